@@ -88,9 +88,8 @@ replicas: ## three replicas of a watch service, 10,000 long polls, and accidents
 	@$(call build-and-run,examples/heavy,./replicas)
 
 .PHONY: replicas-figures
-replicas-figures: ## wake-ups across processes, re-checks, hints for nobody; needs a quiet machine
+replicas-figures: ## wake-ups across processes, hints for nobody; needs a quiet machine
 	cd examples/heavy && $(GO) run ./replicas figures $(ARGS)
-	$(GO) test -run '^$$' -bench 'CheckOfAll/.*/waiting=100000' ./purgatory
 	$(GO) test -run '^$$' -bench HintForNobody -benchmem ./purgatory ./signals
 
 .PHONY: replicas-cuts

@@ -16,10 +16,13 @@ const (
 )
 
 // pages are the files of the repository that show figures.
-var pages = []string{"README.md", "docs/benchmarks.md"}
+var pages = []string{frontPage, "docs/benchmarks.md"}
 
-// writePages puts the figures of a run into the pages of a repository. It changes none if one of them has no place for
-// figures.
+// frontPage has some of the figures only.
+const frontPage = "README.md"
+
+// writePages puts the figures of a run into the pages of a repository, and draws its charts. It changes nothing if a page has no
+// place for figures.
 func writePages(repository string, set *result.Set) error {
 	written := make([][]byte, len(pages))
 	for i, page := range pages {
@@ -27,8 +30,15 @@ func writePages(repository string, set *result.Set) error {
 		if err != nil {
 			return err
 		}
-		if written[i], err = withFigures(old, set); err != nil {
+		if written[i], err = withFigures(old, set, page != frontPage); err != nil {
 			return fmt.Errorf("%s: %w", page, err)
+		}
+	}
+	for _, c := range charts {
+		if picture := c.draw(set); picture != nil {
+			if err := os.WriteFile(filepath.Join(repository, c.file), picture, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	for i, page := range pages {
@@ -39,8 +49,8 @@ func writePages(repository string, set *result.Set) error {
 	return nil
 }
 
-// withFigures returns a page with the figures of set.
-func withFigures(old []byte, set *result.Set) ([]byte, error) {
+// withFigures returns a page with the figures of set, all or those of the front page.
+func withFigures(old []byte, set *result.Set, all bool) ([]byte, error) {
 	before, rest, begins := bytes.Cut(old, []byte(figuresBegin))
 	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
 	if !begins || !ends {
@@ -48,7 +58,7 @@ func withFigures(old []byte, set *result.Set) ([]byte, error) {
 	}
 	b := bytes.NewBuffer(bytes.Clone(before))
 	b.WriteString(figuresBegin)
-	writeComparison(b, set)
+	writeComparison(b, set, all)
 	b.WriteString(figuresEnd)
 	b.Write(after)
 	return b.Bytes(), nil

@@ -41,7 +41,7 @@ func read(t *testing.T, repository string) []string {
 func TestPagesKeepWhatStandsAroundTheFigures(t *testing.T) {
 	folder := repository(t)
 	set := &result.Set{About: map[string]string{"cpu": "a cpu"}}
-	set.Add(result.Sample{Workload: "P1", Params: "G=1", Peer: purgatories.Ours, Metrics: map[string]float64{result.NsOp: 98765}})
+	set.Add(result.Sample{Workload: "P1", Params: "G=1/heap=128MB", Peer: purgatories.Ours, Metrics: map[string]float64{result.NsOp: 98765}})
 	for range 2 { // written twice, they are there once
 		require.NoError(t, writePages(folder, set))
 	}
@@ -130,9 +130,20 @@ func TestThePagesShowThePublishedRun(t *testing.T) {
 	for _, page := range pages {
 		old, err := os.ReadFile(filepath.Join("..", page))
 		require.NoError(t, err)
-		want, err := withFigures(old, set)
+		want, err := withFigures(old, set, page != frontPage)
 		require.NoError(t, err, page)
 		assert.Equal(t, string(want), string(old), "%s: go run . -report results/full/samples.json writes it", page)
+	}
+}
+
+// The front page's charts are those of the published run. A run without these steps draws none.
+func TestTheChartsShowThePublishedRun(t *testing.T) {
+	set := published(t)
+	for _, c := range charts {
+		drawn, err := os.ReadFile(filepath.Join("..", c.file))
+		require.NoError(t, err)
+		assert.Equal(t, string(c.draw(set)), string(drawn), "%s: go run . -report results/full/samples.json writes it", c.file)
+		assert.Nil(t, c.draw(&result.Set{}))
 	}
 }
 
@@ -182,7 +193,7 @@ func TestTheComparisonHoldsWhatWasMeasured(t *testing.T) {
 	}
 	s.Add(result.Sample{Workload: "P1", Params: "G=1", Peer: "cb", Metrics: map[string]float64{result.NsOp: 541}})
 	var b strings.Builder
-	writeComparison(&b, s)
+	writeComparison(&b, s, true)
 	assert.Equal(t, 3, strings.Count(b.String(), "\n|"), "a heading, and the one line that was measured")
 	assert.Contains(t, b.String(), "| memory of a pending request, 1 key, bytes | 112 | 227 | – | 170 |\n")
 }

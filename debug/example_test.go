@@ -45,5 +45,5 @@ func ExampleNew() {
 			fmt.Println(lines.Text())
 		}
 	}
-	// Output: pending 1 under 1 keys; accepted 1: 0 satisfied, 0 forced, 0 expired, 0 cancelled, 0 closed
+	// Output: pending 1 under 1 key; 1 accepted, 0 rejected (0 closed, 0 full, 0 input)
 }

@@ -151,7 +151,7 @@ func (b *notebook) blocked(n *purgatory.Stats, in *purgatory.Inspection, w *wind
 		b.trouble("a method of %s, key %s, has been running for %s: %s", one.Type, one.Key, seconds(one.Age), profile)
 	} else if n.BlockedFor > blockedLimit {
 		b.trouble("a callback has been running for %s: %s", seconds(n.BlockedFor), profile)
-	} else if worked := n.Checks + ended(n) - w.minute.Checks - ended(&w.minute); w.minuteLength > 0 &&
+	} else if worked := n.Checks + ended(n) - w.minute.Checks - ended(&w.minute); w.alwaysRan > 0 &&
 		float64(w.alwaysRan) > explained*float64(worked)/w.minuteLength.Seconds() {
 		b.look("at every look in the last minute at least %s, and few operations ended: does one block beside others that return? A goroutine profile shows where",
 			count(w.alwaysRan, "callback ran", "callbacks ran"))
@@ -187,12 +187,16 @@ func (b *notebook) expiries(n *purgatory.Stats, in *purgatory.Inspection, w *win
 		note("%s %s, and nobody had checked %s since they were registered: is a CheckAndComplete missing, or made for another key? %s",
 			count(unchecked, "operation has expired", "operations have expired"), span, keysOf(in.Unchecked, unchecked, "their keys", false), normal)
 	}
+	checks := ""
+	if all := keysOf(in.NeverTrue, checked, "", true); all != "" {
+		checks = ": " + all
+	}
 	if note = b.look; share(checked) >= troubleShare && watched {
 		note = b.trouble
 	}
 	if checked >= fewExpired && share(checked) >= lookShare {
-		note("%s %s, of %d that ended, though they were checked: %s. Does somebody hang who should change the state, or is the condition wrong? %s",
-			count(checked, "operation has expired", "operations have expired"), span, all, keysOf(in.NeverTrue, checked, "their conditions were never true", true), normal)
+		note("%s %s, of %d that ended, and %s. Does somebody hang who should change the state, or is the condition wrong? %s",
+			count(checked, "operation has expired", "operations have expired"), span, all, "their conditions were never true"+checks, normal)
 	}
 }
 
@@ -201,7 +205,7 @@ func keysOf(all []purgatory.ExpiryReport, n int64, other string, checks bool) st
 	var keys []string
 	for _, e := range all[:min(int64(len(all)), n, maxNamed)] {
 		if checks {
-			keys = append(keys, fmt.Sprintf("%s was checked %s, never true", e.Key, count(e.Checks, "time", "times")))
+			keys = append(keys, fmt.Sprintf("%s (checked %s)", e.Key, count(e.Checks, "time", "times")))
 		} else {
 			keys = append(keys, e.Key)
 		}
@@ -283,8 +287,6 @@ func count(n int64, one, many string) string {
 
 func seconds(d time.Duration) string {
 	switch {
-	case d == purgatory.NoTimeout:
-		return "no timeout"
 	case d >= time.Hour || d <= -time.Hour:
 		return d.Round(time.Minute).String()
 	case d >= time.Second || d <= -time.Second:

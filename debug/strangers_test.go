@@ -230,8 +230,8 @@ func (nameless) Name() string { return "" }
 // list is a source of a type that cannot be compared.
 type list []purgatory.Stats
 
-func (list) Name() string                          { return "list" }
-func (l list) Stats() purgatory.Stats              { return l[0] }
+func (list) Name() string                     { return "list" }
+func (l list) Stats() purgatory.Stats         { return l[0] }
 func (list) Inspect(int) purgatory.Inspection { return purgatory.Inspection{} }
 
 func TestRemoveOfASourceThatCannotBeComparedDoesNothing(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/queue"
 	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/watermark"
@@ -53,7 +54,16 @@ func printNotes(w io.Writer, notes []Note) {
 
 func printPurgatory(w io.Writer, p *PurgatoryView) {
 	n := &p.Stats
-	fmt.Fprintln(w, n)
+	bound := ""
+	if n.MaxPending > 0 {
+		bound = fmt.Sprintf(" of at most %d", n.MaxPending)
+	}
+	fmt.Fprintf(w, "pending %d%s under %s; %d accepted, %d rejected (%d closed, %d full, %d input)\n", n.Pending, bound, count(n.Keys, "key", "keys"),
+		n.Accepted, n.Rejected, n.RejectedClosed, n.RejectedFull, n.RejectedInput)
+	fmt.Fprintf(w, "ended   %d satisfied, %d forced, %d expired (%d unchecked), %d cancelled, %d closed; %s\n",
+		n.Satisfied, n.Forced, n.Expired, n.Unchecked, n.Cancelled, n.Closed, count(n.Panics, "panic", "panics"))
+	fmt.Fprintf(w, "runs    %s, none has returned for %s; %d due, the oldest for %s; %s\n", count(n.Running, "callback", "callbacks"),
+		seconds(n.BlockedFor), n.Due, seconds(n.OldestDue), count(n.ReaperStalls, "reaper stall", "reaper stalls"))
 	fmt.Fprintf(w, "checks  %d, %d of them found nothing; %d signals; %d watches, %d stale, %d purged; %d gave up, %d passed over\n",
 		n.Checks, n.WastedChecks, n.Signals, n.Watched, n.Stale, n.Purged, n.GaveUp, n.PassedOver)
 	for o := operation.Satisfied; o < operation.NumOutcomes && n.Waited != nil; o++ {
@@ -71,7 +81,11 @@ func printPurgatory(w io.Writer, p *PurgatoryView) {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, o := range p.Inspection.Oldest {
-		fmt.Fprintf(t, "  %s\t%s left\t%s\t%s\n", seconds(o.Age), seconds(o.Left), quote(o.Key), o.Type)
+		left := seconds(o.Left) + " left"
+		if o.Left == purgatory.NoTimeout {
+			left = "no timeout"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", seconds(o.Age), left, quote(o.Key), o.Type)
 	}
 	_ = t.Flush()
 }

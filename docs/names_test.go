@@ -39,7 +39,7 @@ func TestEveryNameExists(t *testing.T) {
 			t.Error(what)
 		}
 	}
-	decisions, err := os.ReadFile("decisions.md")
+	decisions, err := os.ReadFile("internals/decisions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestEveryNameExists(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(string(decisions), -1) {
 		if !strings.Contains(linked.String(), "decisions.md#"+anchorOf(m[1])) {
-			t.Errorf("docs/decisions.md: no line of code leads to %q", m[1])
+			t.Errorf("docs/internals/decisions.md: no line of code leads to %q", m[1])
 		}
 	}
 }
@@ -63,31 +63,31 @@ func TestEveryNameExists(t *testing.T) {
 func findsWhatIsGone(t *testing.T, r *repository) {
 	t.Helper()
 	for _, line := range []string{
-		"`TryCompleteElseWatch`, `p.Extend(op, d)`, `walk.step`",
+		"`TryCompleteElseWatch`, `p.Extend(op, d)`, `walk.visit`",
 		"`errors.AsType`, `timer.NewManualTimer`, `debug.New(p)`",
 		"`purgatory/walk.go`, `walk.go`, `examples/heavy/`, `plugin/*`",
-		"[`purgatory/ending.go`](../purgatory/ending.go) (`end`, `endOne`)",
+		"[`purgatory/ending.go`](../../purgatory/ending.go) (`settle`, `endOne`)",
 		"`make check test`, `go test -run '^TestEveryName' ./docs`",
 		"[x](#the-clock), [x](design.md#the-clock), [x](proof.md)",
 		"`golang.org/x/sync`, `GOGC=400`, `INVALID_REQUEST`, `v0.1.0`, `p50 of n`", // none of ours
 	} {
-		if missing := r.page("docs/design.md", line+"\n## The clock"); missing != nil {
+		if missing := r.page("docs/internals/design.md", line+"\n## The clock"); missing != nil {
 			t.Errorf("%q are said to be gone", missing)
 		}
 	}
 	for _, line := range []string{
 		"`TryCompleteElseWait`", "`p.ExtendBy(op, d)`", "`walk.stop`", "`errors.AsTyped`", "`timer.NewManual`", "`debug.Make(p)`",
-		"`purgatory/wolk.go`", "`wolk.go`", "`examples/havy/`", "`plugins/*`", "`purgatory/ending.go` (`end`, `check`)",
+		"`purgatory/wolk.go`", "`wolk.go`", "`examples/havy/`", "`plugins/*`", "`purgatory/ending.go` (`settle`, `check`)",
 		"`make check tests`", "`go test -run '^TestNoName' ./docs`", "`go test ./doc`", "[x](#clock)", "[x](design.md#clock)", "[x](prof.md)",
 	} {
-		if missing := r.page("docs/design.md", line+"\n## The clock"); len(missing) != 1 {
+		if missing := r.page("docs/internals/design.md", line+"\n## The clock"); len(missing) != 1 {
 			t.Errorf("%s: %q are said to be gone", line, missing)
 		}
 	}
 	s := source{path: "docs/a.go", fset: token.NewFileSet()}
 	s.file, _ = parser.ParseFile(s.fset, s.path, `
-// [source.path], [repository] and [timer.Timer], see docs/design.md#the-clock.
-// [source.paths], [repositories] and [timer.Timers], see docs/designs.md and docs/design.md#the-clocks.
+// [source.path], [repository] and [timer.Timer], see docs/internals/design.md#the-clock.
+// [source.paths], [repositories] and [timer.Timers], see docs/designs.md and docs/internals/design.md#the-clocks.
 package docs`, parser.ParseComments)
 	if missing := r.comments(s); len(missing) != 5 {
 		t.Errorf("%q are said to be gone", missing)

@@ -19,37 +19,21 @@
 //	// The code that changes state checks the key afterwards:
 //	p.CheckAndComplete("orders-0")
 //
-// # Life of an operation
-//
-// A type becomes an [Operation] by embedding [DelayedOperation] and implementing three
-// methods. TryCompleteElseWatch of a purgatory submits a value of the type. It tries
-// the operation, and if its condition is not met, the operation waits under its keys:
-// each CheckAndComplete or Signal of one of the keys tries it again.
-//
-// Every operation that was accepted ends exactly once, with one [Outcome], and gets
-// exactly one OnComplete, possibly before TryCompleteElseWatch returns. An operation
-// that was refused gets no OnComplete, but its TryComplete may have run. An operation is
-// used once; one that was refused with purgatory.ErrFull may be submitted again.
-//
 // # The three methods
 //
 //   - TryComplete reports whether the condition is met. It runs often, must be quick,
 //     and must not block.
-//   - OnComplete answers the request. It runs exactly once, whatever the outcome.
-//   - OnExpiration runs after OnComplete, only if the timeout has passed. It is the
-//     place for what concerns timeouts alone, such as a counter.
+//   - OnComplete answers the request. It runs exactly once, whatever the [Outcome],
+//     possibly before TryCompleteElseWatch returns.
+//   - OnExpiration runs after OnComplete, only if the timeout has passed.
 //
 // These methods never run at the same time for one operation, so they may use its
 // fields without a lock. Different goroutines may run them; each sees what the earlier
 // ones have written. Package purgatory says which goroutine runs which callback.
 //
-// # Errors
-//
-// This package has no function that returns an error. TryCompleteElseWatch refuses an
-// operation with purgatory.ErrClosed, ErrFull, ErrNoKeys, ErrTooManyKeys (more than
-// [MaxKeys]), ErrNilOperation or ErrUsed (it was submitted before).
+// An operation that was refused gets no OnComplete, but its TryComplete may have run.
+// An operation is used once, also one that was refused.
 //
 // A panic or runtime.Goexit in a method stops no other operation. In TryComplete, both
-// count as false: the operation goes on waiting, and its timeout still ends it. A panic
-// goes to the handler of purgatory.WithPanicHandler, which logs it by default.
+// count as false: the operation goes on waiting, and its timeout still ends it.
 package operation

@@ -7,32 +7,25 @@ import (
 )
 
 // Operation is a request that waits until its condition is met or its timeout passes. A
-// type becomes an Operation by embedding [DelayedOperation] by value and implementing
-// the three methods below; see the package documentation for an example.
+// type becomes one by embedding [DelayedOperation] by value and implementing these three
+// methods.
 //
-// The purgatory holds no lock while these methods run. They may call any method that
-// does not block, on any purgatory, with any key. The methods that block are those of
-// the Await family, Shutdown and, on the system's clock, AdvanceClock.
+// The purgatory holds no lock while they run. They may call any method that does not
+// block, on any purgatory, with any key.
 type Operation interface {
 	// TryComplete reports whether the condition is met now. It may record results for
-	// OnComplete. The purgatory never runs it twice at the same time for one operation,
-	// and never at the same time as OnComplete or OnExpiration of that operation.
+	// OnComplete. It must not block: meanwhile nobody tries the other operations of the key
+	// that is being checked. A panic counts as false, and so does runtime.Goexit.
 	//
-	// TryComplete must not block. While it runs, other goroutines note for this one what
-	// they want of the operation: another try, an expiry, a cancellation.
-	//
-	// A panic counts as false, and so does runtime.Goexit. The timeout still ends the
-	// operation.
-	//
-	// A check tries up to 128 operations of a key before it calls the first OnComplete. If several
-	// of them compete for a resource, reserve it in TryComplete and release it in
-	// OnComplete, and also where TryCompleteElseWatch returns an error: the purgatory may
-	// close after a TryComplete that has returned true.
+	// A check tries up to 128 operations of a key before it calls the first OnComplete. One
+	// that takes something here gives it back in OnComplete, or where TryCompleteElseWatch
+	// returns an error: the purgatory may close after a TryComplete that has returned true.
+	// For items that are handed to those who wait, see package queue.
 	TryComplete() bool
 
 	// OnComplete runs exactly once, after the operation has ended, whatever its outcome:
-	// see [DelayedOperation.Outcome]. An OnComplete that blocks delays the goroutine that
-	// runs it, and the callbacks of other operations that the same check has ended.
+	// see [DelayedOperation.Outcome]. One that blocks delays the goroutine that runs it, and
+	// the callbacks of other operations that the same call has ended.
 	OnComplete()
 
 	// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.
@@ -46,18 +39,15 @@ type (
 	core     = machine.Core
 )
 
-// DelayedOperation is the part of an [Operation] that the purgatory uses. Embed it by
-// value, once. Its zero value is ready to use. It must not be copied, and it is used
-// once. So submit a pointer to your type, and give its methods pointer receivers: the
-// compiler rejects a value with "method OnComplete has pointer receiver", and a type that
-// embeds no DelayedOperation with "missing method embedOperationDelayedOperation".
+// DelayedOperation is the part of an [Operation] that the purgatory uses: the entry in the
+// timer, the entry in the first key's list and the state. So an operation on one key costs
+// one allocation, that of your type. Embed it by value, once. Its zero value is ready to
+// use; it must not be copied, and is used once. Submit a pointer to your type, and give its
+// methods pointer receivers: the compiler rejects a value with "method OnComplete has
+// pointer receiver", and a type that embeds no DelayedOperation with "missing method
+// embedOperationDelayedOperation".
 //
-// A DelayedOperation holds all the memory of a wait under one key: the entry in the
-// timer, the entry in the key's watcher list and the state. So an operation on one key
-// costs one allocation, that of your type.
-//
-// Its methods are safe for concurrent use, do not block and may be called from any
-// callback.
+// Its methods are safe for concurrent use and may be called from any callback.
 type DelayedOperation struct{ core }
 
 // Outcome returns how the operation ended, or [Pending] if it has not. From the

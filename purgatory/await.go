@@ -10,50 +10,33 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// Await blocks the caller until ready returns true, timeout has passed, ctx ends, or
-// a method of the purgatory ends the wait. When Await returns, the purgatory does not refer
-// to the wait.
+// Await blocks the caller until ready returns true, timeout has passed, ctx ends, or a method of the purgatory ends
+// the wait. Do not call it from a callback.
 //
-// Await calls ready twice before it blocks: before it registers the wait, and afterwards,
-// for a change in between. From then on the goroutine that checks one of keys, or a
-// worker after a signal, calls ready. Calls never overlap, and none begins after Await
-// has returned. If ready returns true while the timeout passes or ctx ends, Await
-// returns nil. If ctx ends while another goroutine runs ready, Await waits for the
-// result. With a timeout of zero or less Await calls ready once, does not block, and
-// returns [ErrExpired] if ready returned false. Whenever ready has returned true, Await
-// returns nil, even if ctx has ended, or the purgatory is full or has closed meanwhile: what
-// ready has taken is the caller's.
+// Await calls ready twice before it blocks: before it registers the wait, and afterwards, for a change in between.
+// From then on the goroutine that checks one of keys calls it, or a worker after a signal. Calls never overlap, and
+// none begins after Await has returned. With a timeout of zero or less Await calls ready once, and does not block.
 //
-// Nothing is for who has left: ready is not called once ctx has ended, neither at first nor by a check that
-// comes before the caller's goroutine has run. [Stats].PassedOver counts that. What may still cross is a call of
-// ready that had begun before.
+// Whenever ready has returned true, Await returns nil, even if ctx has ended, the timeout has passed or the purgatory
+// has closed meanwhile: what ready has taken is the caller's. Nothing is for who has left: ready is not called once
+// ctx has ended, except for a call that had begun before; Await waits for its result. [Stats].PassedOver counts that.
 //
-// If the first call of ready panics, so does Await. A panic in a later call goes to the
-// panic handler and counts as false. A runtime.Goexit on the goroutine of Await, as FailNow
-// of a test calls it, ends the wait as cancelled.
+// If the first call of ready panics, so does Await. A panic in a later call goes to the panic handler and counts as
+// false. A runtime.Goexit on the goroutine of Await ends the wait as cancelled.
 //
-// Await allocates nothing of its own if ready returns true at first; the function itself may be allocated by
-// the caller, so where that counts compare first, and then call Await. Who does so also knows who had to wait:
-// those who went on to Await (see the example Waited). A wait makes one allocation, or two if
-// it has several keys. Await starts no goroutine and no timer of the runtime. Do not call it from a callback.
+// Await allocates nothing of its own if ready returns true at first. A wait makes one allocation, with several keys
+// two or three. It starts no goroutine and no timer of the runtime.
 //
-// Errors: [ErrExpired] after timeout; the cause of ctx, which is ctx.Err() itself unless ctx was given another
-// one; the cause that was given to
-// CancelForKey; [ErrCancelled] if that is nil; [ErrClosed];
-// and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare with errors.Is:
-// all but the causes come wrapped in a text that says more.
+// Errors: [ErrExpired] after timeout; the cause of ctx, unchanged; the cause that was given to CancelForKey;
+// [ErrCancelled] if that is nil; [ErrClosed]; and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare
+// with errors.Is: all but the causes come wrapped in a text that says more.
 func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
 	return p.await(ctx, timeout, ready, keys, nil)
 }
 
-// AwaitAt is [DelayedOperationPurgatory.Await] for positions. Before it blocks it calls
-// ready as Await does. From then on CheckAndCompleteUpTo calls ready only if its position is
-// at least that of the wait. A check without a position always calls ready.
-//
-// Waits for one position share the pass that wakes them: one check goes over their list once, and takes
-// its lock 17 times for 128 of them, for a microsecond or two each. They share nothing else. Each has a condition of its own, which the
-// check calls, a timeout and a context. Where many goroutines wait for the same position, and the
-// position is all that they wait for, those of package watermark share the operation, too.
+// AwaitAt is [DelayedOperationPurgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
+// at least that of the wait. A check without a position always calls it. Where many goroutines wait for the same
+// position and nothing else, those of package watermark share one operation.
 //
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
@@ -62,9 +45,9 @@ func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time
 	return p.await(ctx, timeout, ready, nil, at)
 }
 
-// AwaitValue is [DelayedOperationPurgatory.Await] for a condition with a result: it
-// returns the value that ready returned together with true, and with an error the zero
-// value. A long poll that answers with what there is when [ErrExpired] comes reads it then.
+// AwaitValue is [DelayedOperationPurgatory.Await] for a condition with a result: it returns the value that ready
+// returned together with true, and with an error the zero value. A long poll that answers with what there is when
+// [ErrExpired] comes reads it then.
 func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (value V, err error) {
 	if ready == nil {
 		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
@@ -83,7 +66,7 @@ func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPur
 // buffer; one with a buffer gets a token, so that it can be used again.
 type waiter struct {
 	operation.DelayedOperation
-	ready func() bool
+	ready func() bool // see docs/internals/decisions.md#a-condition-is-a-function
 	ended chan struct{}
 	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
 	// The holder writes these:

@@ -13,29 +13,28 @@ import (
 // without its condition return an error that wraps one of these and names the purgatory and
 // the offending value. The cause of a context or of a cancellation it returns unchanged.
 var (
-	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not NoTimeout).
+	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not
+	// NoTimeout).
 	ErrClosed = operation.ErrClosed
-	// ErrFull: as many operations are pending as WithMaxPending allows, or as many for the first key as
-	// WithMaxPendingPerKey does, or the timer
-	// holds as many entries as timer.WithMaxPending allows.
+	// ErrFull: as many operations are pending as WithMaxPending allows, or under the first key as
+	// WithMaxPendingPerKey allows, or in the timer as timer.WithMaxPending allows.
 	ErrFull = operation.ErrFull
-	// ErrNoKeys: an operation was submitted with no key, or with a key that is not equal to itself, such as a NaN.
+	// ErrNoKeys: an operation has no key, or one that is not equal to itself, as a NaN.
 	ErrNoKeys = errors.New("purgatory: no keys")
-	// ErrTooManyKeys: an operation was submitted with more than operation.MaxKeys keys.
+	// ErrTooManyKeys: an operation has more than operation.MaxKeys keys.
 	ErrTooManyKeys = errors.New("purgatory: too many keys")
 	// ErrNilOperation: the operation, or the function given to Await, is nil.
 	ErrNilOperation = errors.New("purgatory: nil operation")
-	// ErrUsed: the operation was submitted before. An operation is used once.
+	// ErrUsed: the operation was submitted before.
 	ErrUsed = errors.New("purgatory: operation used twice")
 	// ErrInvalidOption: an option of New is out of its range, or contradicts another one.
 	ErrInvalidOption = errors.New("purgatory: invalid option")
-	// ErrCancelled: CancelForKey ended a wait with a nil cause, or [Wait.Stop] did.
+	// ErrCancelled: a nil cause of CancelForKey or Cancel, ForceComplete, or [Wait.Stop] has ended a wait.
 	ErrCancelled = operation.ErrCancelled
 	// ErrPending: a Wait has not ended.
 	ErrPending = errors.New("purgatory: pending")
-	// ErrExpired: Await's timeout has passed. It is a net.Error whose Timeout method
-	// returns true, as callers of package net expect, and errors.Is reports that it is
-	// context.DeadlineExceeded, as gRPC's status.FromContextError expects.
+	// ErrExpired: Await's timeout has passed. It is a net.Error whose Timeout method returns true, and errors.Is
+	// reports that it is context.DeadlineExceeded, as gRPC's status.FromContextError expects.
 	ErrExpired = operation.ErrExpired
 )
 

@@ -15,22 +15,22 @@ import (
 // records a second; the next one then has the attribute "suppressed", the number of those that
 // were dropped.
 const (
-	// EventPanic ("purgatory.panic"): user code has panicked. Error: operation (its type), callback (the
-	// method's name) and key for a method of an operation; panic, stack.
+	// EventPanic ("purgatory.panic"): user code has panicked. Error: panic, stack; for a method of an operation also
+	// operation (its type), callback (the method) and key.
 	EventPanic = observe.EventPanic
-	// EventUnchecked: an operation has expired that no check has come to since it was registered: perhaps a CheckAndComplete
-	// is missing. Warn: operation (its type), key (its first), age.
+	// EventUnchecked: an operation has expired to which no check had come: perhaps a CheckAndComplete is missing.
+	// Warn: operation (its type), key (its first), age.
 	EventUnchecked = "purgatory.expired.unchecked"
-	// EventStuck: a method of an operation has not returned for two seconds or longer. Warn: operation (its type, or that of another one that
-	// the same check has ended), key, elapsed. Logged again each time when it has lasted for twice as long.
+	// EventStuck: a method of an operation has not returned for two seconds or longer. Logged again when it has
+	// lasted for twice as long. Warn: operation (its type, or that of another one that the same check has ended),
+	// key, elapsed.
 	EventStuck = "purgatory.callback.stuck"
-	// EventLate: expired operations wait for a worker, one for longer than a second:
-	// callbacks block the workers, or there are too few. Logged once a second while it lasts.
-	// Warn: due (how many wait, a lower bound), elapsed (how long the first of them has
-	// waited). Operations of other purgatories that share the timer count, too.
+	// EventLate: an expired operation has been waiting for a worker for longer than a second: callbacks block the
+	// workers, or there are too few. Logged once a second while it lasts. Warn: due (how many wait, at least),
+	// elapsed (of the first). Other purgatories that share the timer count, too.
 	EventLate = "purgatory.expiry.late"
-	// EventClosed: the purgatory has closed. Info: closed (how many operations that has
-	// ended), satisfied, forced, expired, cancelled (since New), elapsed.
+	// EventClosed: the purgatory has closed. Info: closed (how many operations that has ended), left (how many are
+	// pending), satisfied, forced, expired, cancelled (since New), elapsed.
 	EventClosed = "purgatory.closed"
 )
 

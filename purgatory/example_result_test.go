@@ -18,7 +18,7 @@ type proposals struct {
 }
 
 // proposal is an operation that carries its result. It is the only allocation of its life, if the channel is used again (as by
-// a sync.Pool). The operation cannot be: see docs/decisions.md#an-operation-is-used-once.
+// a sync.Pool). The operation cannot be: see docs/internals/decisions.md#an-operation-is-used-once.
 type proposal struct {
 	operation.DelayedOperation
 	from        *proposals

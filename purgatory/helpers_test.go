@@ -25,7 +25,7 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// The files are named for what the library promises (docs/proof.md). A test whose name begins with a public issue,
+// The files are named for what the library promises (docs/internals/proof.md). A test whose name begins with a public issue,
 // as TestKAFKA3994 does, guards against a defect that another library had.
 
 func TestMain(m *testing.M) {

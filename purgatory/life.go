@@ -66,15 +66,13 @@ func (r *reaping) started() *reaper.ExpirationReaper {
 // Closed reports whether Close or Shutdown has begun: no operation is accepted any more.
 func (p *DelayedOperationPurgatory[K]) Closed() bool { return p.life.atLeast(draining) }
 
-// Close closes the purgatory at once: it refuses new operations, ends every pending
-// operation as closed, with the callbacks on this goroutine, and tells the reaper and the
-// workers to stop. It returns nil.
+// Close refuses new operations, ends every pending one as closed, with the callbacks on this goroutine, and tells the
+// reaper and the workers to stop. It returns nil. A second call does nothing.
 //
-// Close waits for no other goroutine. When it returns, the callbacks of the operations that it has ended
-// have run, unless its stack is over 400 frames deep. If another goroutine is trying an operation at this
-// moment, that goroutine ends it; callbacks on other goroutines may still be running, too;
-// [DelayedOperationPurgatory.Shutdown] waits for both. Close may be called from
-// any callback. A second call does nothing.
+// Close waits for no other goroutine, and may be called from any callback. When it returns, the callbacks of the
+// operations that it has ended have run, unless its stack is over 400 frames deep. An operation that another goroutine
+// is trying at this moment is ended by that goroutine. [DelayedOperationPurgatory.Shutdown] waits for that, and for
+// callbacks that run elsewhere.
 func (p *DelayedOperationPurgatory[K]) Close() error {
 	p.made()
 	p.close(false)
@@ -123,17 +121,17 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 	}
 }
 
-// Shutdown closes the purgatory gracefully. It refuses new operations (also one whose condition is met: nobody asks), waits until the
-// pending operations have ended or ctx has, and then closes the purgatory. It returns nil
-// when every callback has run and every goroutine of the purgatory has ended. (A registration that
-// goes on meanwhile, and is refused, may start a worker, which finds nothing and ends.)
+// Shutdown closes the purgatory gracefully. It refuses new operations, also one whose condition is met, waits until
+// the pending ones have ended or ctx has, and then closes the purgatory. It returns nil when every callback has run
+// and every goroutine of the purgatory has ended.
 //
-// If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their
-// callbacks, and returns ctx's cause when these have run: everybody has an answer then. Callbacks that block hold up
-// no others: if they block workers, more run than [WithWorkers] allows, up to 1,024, unless it allows one. They,
-// and tries that block, hold Shutdown up for a second after ctx's end at most ; the error,
-// which wraps ctx's cause, then says how many operations are unanswered. Call Shutdown again to wait
-// for these. A Shutdown that is called from a callback waits for that callback, and so as long as it may.
+// If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their callbacks,
+// and returns ctx's cause when these have run: everybody has an answer then. Callbacks and tries that block hold it up
+// for a second after ctx's end; then the error, which wraps ctx's cause, says how many operations are unanswered and
+// names one. Where callbacks block all workers, more run than [WithWorkers] allows, up to 1,024, unless it allows one.
+//
+// Call Shutdown again to wait for what is unanswered. Called from a callback, it waits for that callback as long as it
+// may.
 func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 	p.made()
 	mustContext(ctx, "Shutdown")
@@ -184,7 +182,7 @@ func (p *DelayedOperationPurgatory[K]) idle() bool {
 
 // poll returns true when quiet does, and false if done is closed first. It polls, as net/http's
 // Shutdown does: a notification would make every operation slower. In between it sweeps,
-// because the reaper may have ended. See docs/decisions.md#shutdown-polls.
+// because the reaper may have ended. See docs/internals/decisions.md#shutdown-polls.
 func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {

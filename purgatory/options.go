@@ -45,8 +45,7 @@ func rule[V any](c *config, ok bool, name string, value V, allowed string) {
 	}
 }
 
-// WithTick sets the resolution of timeouts, at least a microsecond. Default 1 ms. New rejects it
-// together with [WithTimer].
+// WithTick sets the resolution of timeouts, at least a microsecond. Default 1 ms. Not together with [WithTimer].
 func WithTick(d time.Duration) Option {
 	return func(c *config) {
 		rule(c, d >= time.Microsecond, "tick", d, "at least 1µs; a number without a unit counts nanoseconds")
@@ -54,29 +53,25 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithPurgeInterval bounds how many entries of ended operations may stand in the lists at
-// any moment. An operation that ends leaves its lists at once. Only where the lock of a list
-// is contended does its entry stay: the goroutine that holds the lock takes it out when it
-// releases it, or the next purge does. Default 1000. With 0 no entry stays: the goroutine
-// that ends the operation waits for the lock.
+// WithPurgeInterval bounds how many entries of ended operations may stand in the lists at any moment. An operation
+// that ends leaves its lists at once; only in one whose lock is contended may its entry stay, until that lock is next
+// taken or the next purge comes. Default 1000. With 0 the goroutine that ends the operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
 
-// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges.
-// Default 200 ms. Timeouts do not depend on it: the reaper wakes up for them.
+// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges. Default 200 ms. Timeouts do
+// not depend on it: the reaper wakes up for them.
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
-// WithoutReaper starts no reaper: you call [DelayedOperationPurgatory.AdvanceClock] in a
-// loop, or [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing ever expires
-// but what is submitted without time left: see [NoTimeout]. While the purgatory is open, only AdvanceClock then purges, and logs
-// [EventStuck] and [EventDue].
+// WithoutReaper starts no reaper. Then you call [DelayedOperationPurgatory.AdvanceClock] in a loop, or
+// [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing expires but what is submitted without time
+// left. Only AdvanceClock purges then, and looks for what [EventStuck] and [EventLate] log.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
-// WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the
-// purgatory's own. Several purgatories may share t, and you may add tasks of your own to it.
-// Closing the purgatory does not stop t. With a ManualTimer there is no reaper: AdvanceClock
-// moves the time. New rejects other types of t, also those that embed one of the two.
+// WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the purgatory's own.
+// Several purgatories may share t, and closing them does not stop it. With a ManualTimer there is no reaper:
+// AdvanceClock moves the time. New rejects other types, also those that embed one of the two.
 func WithTimer(t timer.Timer) Option {
 	return func(c *config) {
 		system, _ := t.(*timer.SystemTimer)
@@ -86,21 +81,19 @@ func WithTimer(t timer.Timer) Option {
 	}
 }
 
-// WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check signalled keys and
-// run callbacks that were handed to them. While callbacks block all of them, no other operation expires, and no signal is served. They exist
-// only while there is work, and one of the second kind for up to 10 ms longer. Shutdown may let more run when callbacks block them. Default: 16
-// per processor (GOMAXPROCS), since callbacks write to sockets. The timer of [WithTimer] has workers of its own for expiries: see
-// [timer.WithWorkers].
+// WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check
+// signalled keys. They exist only while there is work, and one of the second kind for up to 10 ms longer. While
+// callbacks block all of them, no other operation expires, or no signal is served. With one, what signals cause runs
+// one at a time. Default: 16 per processor (GOMAXPROCS), since callbacks write to sockets. The timer of [WithTimer]
+// has workers of its own for expiries: see [timer.WithWorkers].
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
-// WithMaxPending bounds the number of pending operations. Registering one more returns
-// [ErrFull] at once. With 0, whoever would have to wait is refused. n is at least 0. Default: no bound. An
-// operation gives its place back when it ends. One whose timeout has
-// passed ends when an expiry worker is free, or when a check in order comes to it: while callbacks block all
-// those workers, it keeps its place.
+// WithMaxPending bounds the number of pending operations: registering one more returns [ErrFull] at once. With 0,
+// whoever would have to wait is refused. Default: no bound. An operation gives its place back when it ends; see
+// [WithPlaceKept].
 //
-// A bound costs an operation two writes to one word that all processors share: a tenth of its life if two
-// processors do nothing else. [WithMaxPendingPerKey] shares none.
+// The bound is one word that all processors write: a tenth of an operation's life if two do nothing else.
+// [WithMaxPendingPerKey] shares none.
 func WithMaxPending(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 0, "maximum of pending operations", n, "at least 0")
@@ -108,12 +101,9 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithMaxPendingPerKey bounds how many operations wait for a key, so that one busy key does not shut out
-// the others. An operation is refused, with [ErrFull], if n wait for its first key. It is exact for that
-// key, and costs no word that all goroutines share. An operation on several keys counts for each of them,
-// and is refused for its first one only; so name the key first that is to be bounded. An operation whose
-// condition is met at once does not wait, and is not refused. With WithMaxPending, too, one that is refused for
-// its key may hold one of those places until then. Default: no bound. n is at least 1.
+// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1, so that a busy key does not shut out the
+// others: beyond that, [ErrFull]. It is exact for an operation's first key, which alone is asked; each of its keys
+// counts it. Default: no bound.
 func WithMaxPendingPerKey(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 1, "maximum of pending operations per key", n, "at least 1")
@@ -121,13 +111,13 @@ func WithMaxPendingPerKey(n int) Option {
 	}
 }
 
-// WithPlaceKept has an operation keep its place of [WithMaxPending] until its callbacks have returned: for answers that are large, and
-// written by OnComplete. Default: it gives the place back when it ends.
+// WithPlaceKept has an operation keep its place of [WithMaxPending] until its callbacks have returned: for answers
+// that are large, and written by OnComplete. Default: it gives the place back when it ends.
 func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
-// WithPanicHandler sets a function that is called when user code has panicked, with
-// the recovered value and the stack. A goroutine of its own calls it, one panic after the other, and it may block. Without a handler,
-// panics are logged by slog's default logger unless the logger of [WithLogger] logs errors: see [EventPanic].
+// WithPanicHandler sets a function that gets the value and the stack of each panic of user code. A goroutine that
+// exists while there are panics calls it, one after the other; it may block. Without it, slog's default logger logs
+// panics, unless the logger of [WithLogger] does: see [EventPanic].
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")
@@ -135,9 +125,9 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	}
 }
 
-// WithLogger sets a logger for the purgatory's events: see [EventPanic] and the constants
-// beside it. A goroutine that exists while there are records calls it. So a logger that blocks holds up nobody: a
-// bounded number of records waits, and the others are counted. By default nothing is logged but panics.
+// WithLogger sets a logger for the purgatory's events: see [EventPanic] and the constants beside it. A goroutine that
+// exists while there are records calls it, so a logger that blocks holds up nobody: 256 records wait, and further ones
+// are counted. Default: nothing is logged but panics.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) {
 		rule(c, l != nil, "logger", l, "a *slog.Logger")

@@ -36,19 +36,18 @@ type DelayedOperationPurgatory[K comparable] struct {
 	counters
 }
 
-// New returns a running purgatory. name is its name in errors, logs and statistics, and must not be
-// empty. Error: [ErrInvalidOption], because of an option or an empty name only: where these are
-// constants, use [Must].
+// New returns a running purgatory. name is its name in errors, logs and statistics, and must not be empty. Error:
+// [ErrInvalidOption], because of an option or an empty name only: where these are constants, use [Must].
 //
-// All that wait for the same thing wait under one key. Where there is one such thing, as in a pool or
-// a condition variable, K is struct{}, and the key struct{}{}.
+// All that wait for the same thing wait under one key. Where there is one such thing, as in a condition variable, K is
+// struct{}.
 //
 // Call Close or Shutdown when you no longer need it. The first operation with a timeout starts a goroutine, the
-// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory
-// that has no reaper is memory only, and needs no Close.
+// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory that has no reaper is memory
+// only, and needs no Close.
 //
-// A purgatory for a bubble of [testing/synctest] must be made inside that bubble. One that was made outside panics inside, when
-// a method reads its clock, as a registration does; but not with a [timer.ManualTimer].
+// A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
+// operation is registered or extended inside, unless its timer is a [timer.ManualTimer].
 func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
 	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
 	if name == "" {
@@ -114,5 +113,6 @@ func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
 
 // The instance New[string] makes the compiler export the small functions of internal
 // packages that the generic code calls. Without it no instance in another package inlines
-// them, which costs an operation 150 instructions. The linker drops it.
+// them, which costs an operation 150 instructions. The linker drops it. See
+// docs/internals/decisions.md#new-is-instantiated-in-its-package.
 var _ = New[string]

@@ -164,7 +164,7 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 	if !first.Watch(m, m.First(), &waits[0]) {
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
-		if !p.Closed() {
+		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {
 			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(waits[0].Key))
 		}
 		return p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))

@@ -97,17 +97,12 @@ func (c *crew[K]) workSignal() (found bool) {
 	return true
 }
 
-// Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or
-// must not run callbacks. It marks each of keys and returns; signal workers check the keys
-// and run the callbacks. Signals of a key that come before its check begins make one
-// check; a signal that comes during the check makes another. None is lost.
+// Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It
+// marks each of keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its
+// check begins make one check; one that comes during the check makes it begin anew. None is lost.
 //
-// Signal does not block, and calls no code of yours but a key's hash and equality. With one key it
-// does not allocate. It may be called from any callback, and under any lock.
-//
-// If you hold no lock that an operation's method takes, and may pay for the methods of those that
-// wait, use CheckAndComplete: it is cheaper, and the operations that it counts have ended when it
-// returns.
+// Signal does not block, and calls no code of yours but a key's hash and equality. It may be called from any callback,
+// and under any lock. With one key it does not allocate.
 func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 	p.made()
 	if len(keys) == 1 {
@@ -130,9 +125,9 @@ func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 	return hashes
 }
 
-// SignalUpTo marks key as [DelayedOperationPurgatory.Signal] does, for a worker that then
-// calls [DelayedOperationPurgatory.CheckAndCompleteUpTo], and reports whether an operation
-// waits for key. Several signals of a key make one check up to the highest of their positions.
+// SignalUpTo is [DelayedOperationPurgatory.Signal] for a key whose state has reached position: see
+// [DelayedOperationPurgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for key. Several signals of
+// a key make one check up to the highest of their positions.
 func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
 	p.made()
 	return p.signal(key, p.watchers.Hash(key), position)

@@ -31,8 +31,7 @@ type Stats struct {
 
 	Satisfied, Forced, Expired, Cancelled, Closed int64 // ended, by outcome
 
-	// Rejected counts the operations that were not accepted: because the purgatory was
-	// closed, because it (or a timer that it shares) was full, or because of bad input.
+	// Rejected counts the operations that were not accepted: closed, full (or a timer that is shared), bad input.
 	Rejected                                    int64
 	RejectedClosed, RejectedFull, RejectedInput int64
 
@@ -42,8 +41,8 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods and in other functions of the user's
 
-	// Unchecked is the number of operations that have expired and that no check has come to since they were
-	// registered: perhaps a CheckAndComplete is missing. One that a check was about to come to does not count.
+	// Unchecked is the number of operations that have expired and to which no check had come, nor was about to:
+	// perhaps a CheckAndComplete is missing.
 	Unchecked int64
 	// GaveUp is the number of waits that their contexts have ended. PassedOver is the number of those that were not tried
 	// because of that.
@@ -52,20 +51,17 @@ type Stats struct {
 	MaxPending       int64 // the bound of WithMaxPending; 0: none, or nobody may wait
 	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
-	// Running is how many keys are being checked, and how many goroutines run callbacks now, once for each level of nested
+	// Running is how many keys are being tried, and how many goroutines run callbacks, once for each level of nested
 	// calls.
 	Running int64
-	// BlockedFor is for how long, at least, operations' methods have been running under some keys while
-	// none has returned, and 0 if they return: something blocks them. It is measured between sweeps of
-	// the reaper and calls of Stats, and so about 0.2 s too low; where no reaper runs, as where nothing ever had a timeout,
-	// it begins with the first call of Stats, and it begins anew when the reaper has stalled. A method that blocks while others under
-	// the same keys, or under keys of the same watcher shard, return is not seen: then Running does not
+	// BlockedFor is for how long, at least, operations' methods have been running under some keys while none has
+	// returned; 0 if they return. It is measured between sweeps of the reaper and calls of Stats, and so about 0.2 s
+	// too low. A method that blocks while others of the same watcher shard return is not seen: then Running does not
 	// fall to 0. [Inspection] names the operation.
 	BlockedFor time.Duration
 
-	// Due is a lower bound on how many entries of the timer have expired and wait for a
-	// worker, and OldestDue is how long ago the first of them expired. Entries of
-	// other purgatories that share the timer count, too.
+	// Due is a lower bound on how many entries of the timer have expired and wait for a worker, and OldestDue is for
+	// how long the first has. Other purgatories that share the timer count, too.
 	Due       int64
 	OldestDue time.Duration
 

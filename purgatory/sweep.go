@@ -9,17 +9,16 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// AdvanceClock expires what is due, and purges. The reaper does this in a loop; call
-// AdvanceClock yourself on a manual clock, or if you use [WithoutReaper].
+// AdvanceClock expires what is due, and purges. The reaper does this in a loop; call it yourself on a manual clock, or
+// with [WithoutReaper].
 //
-// On the system's clock it blocks until the tick of something in the timer has come, at most for d, and
-// reports whether one has (see [timer.SystemTimer.AdvanceClock]); expiry workers run the callbacks. Do not call it
-// from a callback.
+// On the system's clock it blocks until the tick of something in the timer has come, at most for d, and reports
+// whether one has (see [timer.SystemTimer.AdvanceClock]); workers run the callbacks. Do not call it from a callback
+// there.
 //
-// On a manual clock it moves the time by d and reports whether an operation, or a task of the timer, has expired;
-// the callbacks have run on this goroutine when it returns. If another AdvanceClock is
-// moving the clock, as when a callback calls it, it adds d to that move and returns false
-// at once.
+// On a manual clock it moves the time by d, and the callbacks of what expires have run on this goroutine when it
+// returns; it reports whether anything has. If another AdvanceClock is moving the clock, as when a callback calls it,
+// it adds d to that move and returns false at once.
 func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 	p.made()
 	expired := p.timer.AdvanceClock(d)

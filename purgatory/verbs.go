@@ -10,86 +10,69 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// KeyPosition is a key with the position that an operation waits for: an offset in a log, for
-// example, or a commit index. CheckAndCompleteUpTo(key, p) tries the operation if Position
-// is at most p. If a log's high watermark is the end of what is replicated, the record at
-// offset waits for position offset+1. A Position that is too low only causes tries in vain;
-// one that is too high completes the operation late.
-//
-// For CheckAndCompleteInOrder a Position is a priority: it tries the lowest first.
+// KeyPosition is a key with the position that an operation waits for, as an offset in a log or a commit index.
+// CheckAndCompleteUpTo(key, p) tries the operation if Position is at most p. A position is an end: if a log's high
+// watermark is the end of what is replicated, the record at offset waits for position offset+1. One that is too low
+// causes tries in vain; one that is too high completes the operation late.
 type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
 }
 
-// AnyPosition is the position of an operation that waits for no position in particular: every
-// check of the key tries it.
+// AnyPosition is the position of an operation that waits for none: every check of the key tries it.
 const AnyPosition int64 = math.MinInt64
 
-// EveryPosition is the highest position: a check up to it tries every operation that waits
-// for the key.
+// EveryPosition is the highest position: a check up to it tries every operation that waits for the key.
 const EveryPosition int64 = math.MaxInt64
 
 // NoTimeout is a timeout that does not pass.
 const NoTimeout = time.Duration(1<<63 - 1)
 
-// TryCompleteElseWatch tries op. If op's condition is not met, op waits under each of
-// keys until a check finds that the condition is met, a method of the purgatory ends op,
-// or timeout has passed. TryCompleteElseWatch does not block.
+// TryCompleteElseWatch tries op. If op's condition is not met, op waits under each of keys until a check finds that it
+// is, a method of the purgatory ends op, or timeout has passed. TryCompleteElseWatch does not block.
 //
-// If err is nil, op was accepted and ends exactly once. completed reports whether this
-// call has ended op: its condition was met, or another goroutine asked this one to end
-// it. OnComplete has then run on this goroutine, unless the goroutine's stack is over
-// 400 frames deep or the purgatory has [WithCallbacksOnWorkers]. If err is not nil, op was not accepted: this call causes no
-// callback, and op can be submitted again, except after [ErrUsed], and after an
-// [ErrClosed], or an [ErrFull] of its key, that came when its timeout was passing.
+// If err is nil, op was accepted and ends exactly once. completed reports whether this call has ended op; its
+// OnComplete has then run on this goroutine, unless the stack is over 400 frames deep. If err is not nil, op was
+// refused and has no callback, but TryComplete may have run, and may have returned true. An operation is used once,
+// also one that was refused.
 //
-// While no other goroutine checks a key, TryComplete runs at most twice here, however
-// many keys there are: before op is watched, and afterwards, for a change of state in
-// between. A check that comes while it runs causes another try, up to eight in a row;
-// then a signal worker makes the next one. If TryCompleteElseWatch is called inside a
-// TryComplete, on a stack of over 400 frames, it may hand every try to another goroutine. The
-// purgatory copies keys before TryComplete runs; one that is named twice counts as two. For [WithFirstInFirstOut] see there.
+// While no other goroutine checks a key, TryComplete runs at most twice here, however many keys there are: before op
+// is watched, and afterwards, for a change in between. A check that comes while it runs causes another try, up to
+// eight in a row; then a worker makes the next one. The purgatory copies keys before TryComplete runs; one that is
+// named twice counts as two.
 //
-// With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the
-// next AdvanceClock). [NoTimeout] never passes.
+// With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the next AdvanceClock).
+// [NoTimeout] never passes.
 //
 // Errors:
-//   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped;
-//     TryComplete may have returned true before
-//   - [ErrFull]: op has to wait, and the purgatory, its timer or op's first key has as many
-//     operations as it may
-//   - [ErrNoKeys], [ErrTooManyKeys]: there are no keys, or more than [operation.MaxKeys]
+//
+//   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped
+//   - [ErrFull]: op has to wait, and the purgatory, its timer or op's first key has as many operations as it may
+//   - [ErrNoKeys], [ErrTooManyKeys]: no keys or more than [operation.MaxKeys], or one that is not equal to itself
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
 	return p.submit(op, timeout, keys, nil)
 }
 
-// TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an
-// operation that waits for positions: [DelayedOperationPurgatory.CheckAndCompleteUpTo]
-// tries it only when the key has reached the position. A wait for position [AnyPosition] is
-// tried at every check of the key. Use AnyPosition for a key that has no positions, as the
-// name of a connection for CancelForKey.
+// TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an operation that waits for
+// positions: [DelayedOperationPurgatory.CheckAndCompleteUpTo] tries it only when the key has reached its position. Use
+// [AnyPosition] for a key that has none, as the name of a connection for CancelForKey.
 func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
 	return p.submit(op, timeout, nil, at)
 }
 
-// CheckAndComplete tries every operation that waits for one of keys, and ends those
-// whose condition is met. Call it after the state that they wait for has changed. It
-// returns how many it ended. It does not block.
+// CheckAndComplete tries every operation that waits for one of keys, and ends those whose condition is met. Call it
+// after the state that they wait for has changed. It does not block, and returns how many it has ended itself.
 //
-// It goes from key to key, and tries the operations of a key in the order in which they were
-// registered (those that wait for a position after the others, in order of position). An
-// operation that waits for several of the keys may be tried once for each. The callbacks of up
-// to 128 operations of a key run on this goroutine after all of these have been tried and
-// ended. The purgatory holds no lock meanwhile. If you hold a lock that an operation's method
-// takes, use [DelayedOperationPurgatory.Signal] or an [ActionQueue].
+// It goes from key to key, and tries the operations of a key in the order in which they were registered; those that
+// wait for a position come after the others, in order of position. One that waits for several of the keys may be tried
+// for each. Callbacks run on this goroutine, after up to 128 operations of a key have been tried, with no lock of the
+// purgatory held. If you hold a lock that an operation's method takes, use [DelayedOperationPurgatory.Signal].
 //
-// Other goroutines may do some of the work, and what they end is not counted. If
-// another goroutine is trying an operation at this moment, that goroutine tries it again.
-// Inside a TryComplete, and on a stack of over 400 frames, CheckAndComplete may hand the
-// check to a signal worker, as Signal does.
+// One goroutine at a time tries the operations of a key. If another one does, CheckAndComplete leaves a mark, counts
+// none of them, and may return before they are tried again: that goroutine goes over the key once more, or a worker
+// does. So it is for a key that is checked inside a TryComplete of its own.
 func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	p.made()
 	if len(keys) == 1 {
@@ -128,31 +111,26 @@ func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) in
 	return p.check(key, hash, upTo)
 }
 
-// CheckAndCompleteUpTo is [DelayedOperationPurgatory.CheckAndComplete] for a key whose
-// state has reached position. It tries all operations that wait for no position on the
-// key, and then those that wait for this position or a lower one, in order of position.
-// Its cost does not depend on how many wait for higher positions.
+// CheckAndCompleteUpTo is [DelayedOperationPurgatory.CheckAndComplete] for a key whose state has reached position. It
+// tries all operations that wait for no position of the key, and then those that wait for this position or a lower
+// one, in order. Its cost does not depend on how many wait for higher ones.
 func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
 	p.made()
 	return p.called(key, p.watchers.Hash(key), position)
 }
 
-// ForceComplete ends op as forced and reports whether this call has ended it. Use it to
-// answer early with what there is, and Cancel for a failure. The callbacks run on this
-// goroutine. ForceComplete does not block.
+// ForceComplete ends op as forced, and reports whether this call has ended it. Use it to answer early with what there
+// is, and Cancel for a failure. The callbacks run on this goroutine. It does not block.
 //
-// It returns false if op has ended, was not accepted, or is an operation of another
-// purgatory. It also returns false if another goroutine is trying op at this moment: that
-// goroutine then ends op as forced, unless its try returns true or another method has
-// asked it before to end op in another way.
+// It returns false if op has ended, was not accepted, or belongs to another purgatory. It also returns false if
+// another goroutine is trying op at this moment: that goroutine then ends op as forced, unless its try returns true or
+// another end was asked for before.
 func (p *DelayedOperationPurgatory[K]) ForceComplete(op operation.Operation) bool {
 	return p.endNow(op, machine.Forced, nil)
 }
 
-// Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then
-// returns, and reports whether this call has ended it. The callbacks run on this
-// goroutine. Cancel does not block. It returns false where
-// [DelayedOperationPurgatory.ForceComplete] does.
+// Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then returns, and is like
+// [DelayedOperationPurgatory.ForceComplete] otherwise.
 func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause error) bool {
 	own := cause // as in CancelForKey
 	return p.endNow(op, machine.Cancelled, &own)
@@ -168,18 +146,14 @@ func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.
 	return true
 }
 
-// CancelForKey ends every operation that waits for key, whatever other keys it waits for,
-// as cancelled with cause, which may be nil. It returns how many it ended. Callbacks run
-// as those of [DelayedOperationPurgatory.CheckAndComplete] do. If another goroutine is
-// trying an operation at this moment, that goroutine cancels it unless the try returns
-// true. CancelForKey does not block.
+// CancelForKey ends every operation that waits for key, whatever other keys it waits for, as cancelled with cause,
+// which may be nil. It returns how many it has ended. It claims all of them first, and then runs the callbacks on this
+// goroutine. One that another goroutine is trying at this moment is cancelled by that goroutine, unless the try
+// returns true. CancelForKey does not block.
 //
-// CancelForKey ends what waits for key now. (While a manual clock stands still, callbacks that keep registering operations
-// for lower positions may keep it from some.) A request that is submitted later, or whose
-// registration has not reached key yet, waits its whole timeout. So if requests for key
-// have become pointless, because the leader has changed, for example, change the state
-// first, have conditions return true in that state too, and then call CancelForKey.
-// [AwaitValue] can return which state made the condition true.
+// It ends what waits for key now; what is registered later waits its whole timeout. So if requests for key have become
+// pointless, because the leader has changed, for example, change the state first, have conditions return true in that
+// state too, and then call CancelForKey.
 func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 	p.made()
 	hash := p.watchers.Hash(key)
@@ -190,20 +164,17 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 	return p.endKey(key, hash, machine.Cancelled, &own, false)
 }
 
-// Extend moves the deadline of a pending op to timeout from now, and reports whether it
-// has. If it returns true, op will not expire before the new deadline. If it returns
-// false, op has ended, is expiring, is still being registered, or is an operation of
-// another purgatory. Extend runs no callback and does not block.
+// Extend moves the deadline of a pending op to timeout from now, and reports whether it has. If it returns true, op
+// will not expire before the new deadline. That may be so for some time after the old deadline, where no clock has
+// come by yet: Extend is no check of a lease. If it returns false, op has ended, is expiring, is still being
+// registered, or belongs to another purgatory. Extend runs no callback and does not block.
 //
-// If you keep sessions in a map, to find the one that a heartbeat is for, add a session to the map
-// after TryCompleteElseWatch has returned, and let OnComplete delete it. OnComplete may have run by
-// then. So do both under one lock, and add the session only if its Outcome is Pending: otherwise a
-// session that has ended stays in the map.
-//
-// A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and
-// does not touch the wheel. An earlier deadline moves op in its wheel. With a timeout of
-// zero or less op expires at once, on an expiry worker (on a manual clock: in the next
+// A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and does not touch the wheel.
+// With a timeout of zero or less op expires at once, on an expiry worker (on a manual clock: in the next
 // AdvanceClock).
+//
+// If you keep sessions in a map, add one after TryCompleteElseWatch has returned, and let OnComplete delete it, which
+// may have run by then. So do both under one lock, and add the session only if its Outcome is Pending.
 func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	p.made()
 	m := machine.Find(op)
@@ -217,11 +188,9 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 	return p.entries.Extend(entryOf(m), deadline)
 }
 
-// Keys returns an iterator over the keys that operations wait for, in no order. It holds
-// no lock while the loop's body runs, so the body may call any method. It yields every key
-// that operations wait for during the whole loop. It may or may not yield a key that comes
-// or goes meanwhile, and it may yield a key twice if many others go meanwhile. See
-// [DelayedOperationPurgatory.NumKeys] for the number of keys.
+// Keys returns an iterator over the keys that operations wait for, in no order. It holds no lock while the loop's body
+// runs, which may call any method. It yields every key that operations wait for during the whole loop; it may or may
+// not yield one that comes or goes meanwhile.
 func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	p.made()
 	return func(yield func(K) bool) {
@@ -233,8 +202,8 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 	}
 }
 
-// Waiting returns how many operations wait for key. It costs a lookup under a lock. The
-// answer may be outdated when it comes.
+// Waiting returns how many operations wait for key. It costs a lookup under a lock. The answer may be outdated when it
+// comes.
 func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	p.made()
 	hash := p.watchers.Hash(key)
@@ -244,8 +213,8 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 	return 0
 }
 
-// Timer returns the purgatory's timer, and starts the reaper, which drives it, unless there is none. Use it for tasks that are to run on the clock of
-// the purgatory, which a test may move.
+// Timer returns the purgatory's timer, and starts the reaper that drives it, if there is to be one: for tasks that are
+// to run on the clock of the purgatory.
 func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
 	p.made()
 	if p.now(); !p.reaping.off.Load() { // beyond a bubble's border no reaper must start
@@ -254,8 +223,8 @@ func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
 	return p.timer
 }
 
-// Waited returns how long op has waited: in OnComplete, from its registration until now. It returns 0 if op
-// did not have to wait, or is an operation of another purgatory. Call it in a callback of op: it goes on growing.
+// Waited returns how long op has been waiting since its registration: call it in a callback of op. It returns 0 if op
+// did not have to wait, or belongs to another purgatory.
 func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
 	p.made()
 	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// batchSize is how many operations a walk ends, at most, before it runs their callbacks.
+	// batchSize is how many operations a walk ends, at most, before it runs their callbacks: see
+	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
 	// groupSize is how many operations a walk reads in one hold of the shard's lock. To read one that is in no cache takes
 	// 0.2 µs, and a goroutine that waits for a [sync.Mutex] spins for 2.5 µs before it sleeps.

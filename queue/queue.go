@@ -20,7 +20,7 @@ type Queue[T any] struct {
 	waiters sched.Pool
 
 	mu struct {
-		sched.Mutex                     // level 2 of the lock order, see docs/design.md
+		sched.Mutex                     // level 2 of the lock order, see docs/internals/design.md
 		main        kind[T]             // whose name is ""
 		kinds       map[string]*kind[T] // by name: main, and the others while anything is in them
 		spareKind   *kind[T]            // an empty one, for the next name

@@ -256,7 +256,7 @@ func (r *reader[K]) finish(met bool, cause error) {
 
 // howEnded returns the error of a wait that w has ended.
 func (r *reader[K]) howEnded(w *wakeUp[K]) error {
-	err := purgatory.ErrCancelled // without a cause, or CompleteForKey
+	err := purgatory.ErrCancelled // without a cause
 	switch cause := w.Cause(); {
 	case w.Outcome() == operation.Expired:
 		return expired(r.timeout)

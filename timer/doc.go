@@ -1,6 +1,6 @@
-// Package timer runs tasks after a timeout, for hundreds of thousands of pending timeouts:
-// sharded hierarchical timing wheels, the clock that drives them, handles, and a clock that the
-// program moves. It can be used without the other packages of this module.
+// Package timer runs tasks after a timeout, for hundreds of thousands of pending timeouts: sharded hierarchical
+// timing wheels, the clock that drives them, handles, and a clock that the program moves. It can be used
+// without the other packages of this module.
 //
 //	t, err := timer.NewSystemTimer()
 //	…
@@ -11,21 +11,19 @@
 //	h.Extend(30 * time.Second) // a heartbeat: 30 seconds from now
 //	h.Stop()                   // an answer: the function does not run
 //
-// AfterFunc allocates a [Handle]. A program that adds many timeouts embeds a [TaskEntry] in
-// its own objects and calls AddAt, Cancel and Extend.
+// AfterFunc allocates a [Handle]. A program that adds many timeouts embeds a [TaskEntry] in its own objects and
+// calls AddAt, Cancel and Extend.
 //
 // # Guarantees
 //
-//   - Never early. The timer rounds a deadline up to a tick once, and the worker that claims an
-//     entry compares the exact deadline with the clock.
-//   - Late by at most one tick plus scheduling, while a goroutine drives the timer and a
-//     worker is free. After a stall, the timer hands over everything that is due at once.
-//   - Adding takes O(levels) and cancelling O(1). Neither allocates, except for the first entry of
-//     a shard or a level. A million entries that expire at once lock nobody out.
+//   - Never early; late by at most one tick plus scheduling, while a goroutine drives the timer and a worker is
+//     free. After a stall, all that is due is handed over at once.
+//   - Adding takes O(levels) and cancelling O(1), without allocating but for the first entry of a shard or a
+//     level. A million entries that expire at once lock nobody out.
 //   - Cancel, Extend and Reset either take effect or report that they came too late.
-//   - Tasks run with no lock of the timer held: those of a [SystemTimer] on a bounded number
-//     of workers, those of a [ManualTimer] on the goroutine that moves its clock. A panic
-//     goes to the panic handler, and the next task runs. Tasks of one tick run in no order.
+//   - Tasks run with no lock of the timer held: those of a [SystemTimer] on a bounded number of workers, those
+//     of a [ManualTimer] on the goroutine that moves its clock. A panic goes to the panic handler, and the next
+//     task runs. Tasks of one tick run in no order.
 //   - The driver of a SystemTimer sleeps until a bucket expires. Clocks are monotonic.
 //
 // # The path of an entry
@@ -35,13 +33,10 @@
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
-// Most entries are cancelled soon after they were added. So an entry that is due in more than four
-// seconds is young at first, in a list of its shard and in no wheel. Within a second, the driver
-// begins to put those that are still there into the wheel; due entries come first.
+// Most entries are cancelled soon. So an entry that is due in more than four seconds is young for up to a
+// second, in a list of its shard and in no wheel.
 //
-// The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP
-// 1987), scheme 7. A bitmap of non-empty buckets replaces ticking, and the wheels of different
-// shards are out of step, so that their big buckets expire one after the other.
-//
-// A shard's lock is held for a few hundred entries at most, but for Stop, which empties the shard.
+// The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme
+// 7. A bitmap of non-empty buckets replaces ticking, and the shards' wheels are out of step, so that big
+// buckets expire one after the other. A shard's lock is held for a few hundred entries at most, but for Stop.
 package timer

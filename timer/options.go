@@ -23,47 +23,41 @@ type config struct {
 	logger     *slog.Logger
 }
 
-// WithTick sets the length of a tick, the resolution of the lowest wheel: the timer itself
-// makes an entry late by less than one tick. Default 1 ms, at least 1 ns.
+// WithTick sets the length of a tick, the resolution of the lowest wheel. Default 1 ms, at least 1 ns.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(d) } }
 
-// WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Powers of two are faster;
-// beyond some thousand buckets a wheel is slower. Default 64: a wheel's bitmap is one machine word, and
-// three wheels reach more than 4 minutes at a tick of 1 ms.
+// WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Powers of two are faster.
+// Default 64: three wheels reach more than 4 minutes at a tick of 1 ms.
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
-// WithShards sets the number of shards: wheels, each with its own lock. n is a power of two from 1 to 256.
-// More shards reduce lock contention, and each that is used adds the memory of a wheel. Default for a
-// [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
+// WithShards sets the number of shards: wheels, each with its own lock and memory. n is a power of two from 1
+// to 256; more reduce lock contention. Default for a [SystemTimer]: eight for each processor (GOMAXPROCS); for
+// a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
-// WithWorkers sets how many goroutines may run expired tasks at a time. They start on demand and end when
-// nothing is due. While that many tasks block, no other task runs. Default: 16 for each processor
-// (GOMAXPROCS).
+// WithWorkers sets how many goroutines may run expired tasks at a time. They start on demand. While that many
+// tasks block, no other task runs. Default: 16 for each processor (GOMAXPROCS).
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
-// WithMaxPending limits the number of pending entries: beyond it, adding an entry fails with [ErrFull]. The
-// next run of a periodic handle is always added. A limit costs one counter that every goroutine writes.
-// Default 0: no limit.
+// WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the
+// next run of a periodic handle. It costs one counter that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
-// WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets
-// beside timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before
-// it expires anything that was not due when it was added: what is extended or cancelled meanwhile does not
-// expire. A good d is longer than the program's usual pauses and shorter than the shortest session timeout;
-// one second for sessions of ten. While the program is later than d each time that it wakes up, nothing
-// expires. What expires while the garbage collector marks is some 20 ms later, since only the driver
-// expires anything. Default 0: nothing waits. A [ManualTimer] is never late.
+// WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
+// timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before it expires
+// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. A good
+// d is longer than the program's usual pauses and shorter than the shortest session timeout: while the timer is
+// always later than d, nothing expires. What expires while the garbage collector marks is some 20 ms later.
+// Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
-// WithPanicHandler sets the function that gets each panic of a task, with its stack. The
-// goroutine that panicked calls it. Default: [slog.Default] logs the panic.
+// WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
+// panicked. Default: [slog.Default] logs the panic.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked = h }
 }
 
-// WithLogger sets the logger for the warning [EventManyTimers], which is logged when a goroutine begins to drive a timer.
-// Default: nothing is logged.
+// WithLogger sets the logger for the warning [EventManyTimers]. Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 var discard = slog.New(slog.DiscardHandler)
@@ -72,7 +66,7 @@ var discard = slog.New(slog.DiscardHandler)
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),
-		wheelSize:  64, // see docs/decisions.md#64-buckets
+		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
 		workers:    16 * runtime.GOMAXPROCS(0),
 		panicked:   guard.Log,
@@ -84,26 +78,24 @@ func (c *config) configure(shards int, opts []Option) error {
 		}
 		o(c)
 	}
-	invalid := func(name string, value any, allowed string) error {
-		return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, name, value, allowed)
-	}
-	switch {
-	case c.tick < 1:
-		return invalid("tick", time.Duration(c.tick), "at least 1ns")
-	case c.wheelSize < 2 || c.wheelSize > maxWheelSize:
-		return invalid("wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	case c.shardCount < 1 || c.shardCount > maxShards || c.shardCount&(c.shardCount-1) != 0:
-		return invalid("number of shards", c.shardCount, "a power of two from 1 to 256")
-	case c.workers < 1:
-		return invalid("number of workers", c.workers, "at least 1")
-	case c.maxPending < 0:
-		return invalid("maximum of pending entries", c.maxPending, "at least 0 (no bound)")
-	case c.grace < 0:
-		return invalid("grace after a stall", c.grace, "at least 0 (none)")
-	case c.panicked == nil:
-		return invalid("panic handler", "nil", "a function")
-	case c.logger == nil:
-		return invalid("logger", "nil", "a *slog.Logger")
+	for _, rule := range []struct {
+		ok      bool
+		name    string
+		value   any
+		allowed string
+	}{
+		{c.tick >= 1, "tick", time.Duration(c.tick), "at least 1ns"},
+		{2 <= c.wheelSize && c.wheelSize <= maxWheelSize, "wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize)},
+		{0 < c.shardCount && c.shardCount <= maxShards && c.shardCount&(c.shardCount-1) == 0, "number of shards", c.shardCount, "a power of two from 1 to 256"},
+		{c.workers >= 1, "number of workers", c.workers, "at least 1"},
+		{c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)"},
+		{c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)"},
+		{c.panicked != nil, "panic handler", "nil", "a function"},
+		{c.logger != nil, "logger", "nil", "a *slog.Logger"},
+	} {
+		if !rule.ok {
+			return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, rule.name, rule.value, rule.allowed)
+		}
 	}
 	return nil
 }

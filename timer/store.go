@@ -11,7 +11,7 @@ import (
 )
 
 // store is what SystemTimer and ManualTimer share: the sharded wheels and all methods on entries. It is safe
-// for concurrent use. It waits for no goroutine, and starts none but stand-ins.
+// for concurrent use, and starts no goroutine but stand-ins.
 type store struct {
 	config
 	stopped sched.Bool // Stop was called
@@ -20,21 +20,21 @@ type store struct {
 
 	clock clock // the timer that embeds the store
 
-	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before it has
-	// slept for the first time, and always in a ManualTimer.
+	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before its first sleep, and
+	// always in a ManualTimer.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
-	//  1. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own
-	//     time is earlier, it puts the token in that ends the driver's next sleep.
-	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If
-	//     one is earlier than wake, it begins anew.
-	//  3. If 2 has read a next before 1 lowered it, or looked for the shard before it was made,
-	//     then 1 reads the wake of 2, or a later one.
+	//  1. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own time is
+	//     earlier, it puts the token in that ends the driver's next sleep.
+	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If one is
+	//     earlier than wake, it begins anew.
+	//  3. If 2 has read a next before 1 lowered it, or before its shard was made, then 1 reads the wake of 2, or a
+	//     later one.
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while it is awake, and in a
-	// ManualTimer. Who adds an entry after that calls callStandIn.
+	// ManualTimer.
 	overdue  sched.Int64
 	standIns sched.Int64 // number of stand-ins
 	standing sched.Bool  // one of them flushes
@@ -53,7 +53,7 @@ type clock interface {
 	check()             // panics if a reading of the clock that is negative, or after decades, has no meaning here
 }
 
-// Here returns what Now does, and panics where that has no meaning: see [SystemTimer.Now].
+// Here is Now that panics on the other side of a bubble's border: see [SystemTimer.Now].
 func (t *store) Here() time.Duration {
 	now := t.clock.Now()
 	if uint64(now) > uint64(decade) {
@@ -62,7 +62,6 @@ func (t *store) Here() time.Duration {
 	return now
 }
 
-// init makes t the store of c, with so many shards unless an option says otherwise.
 func (t *store) init(shards int, opts []Option, c clock) error {
 	if err := t.configure(shards, opts); err != nil {
 		return err
@@ -76,8 +75,8 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 
 const maxShards = 256 // an entry has eight bits for its shard
 
-// defaultShards returns eight for each processor, rounded up to a power of two, at most 256. That keeps lock
-// contention low: see docs/decisions.md#shards.
+// defaultShards returns eight for each processor, rounded up to a power of two, at most 256: see
+// docs/internals/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))
@@ -88,7 +87,7 @@ func (t *store) shardOf(e *entry.Entry) *shard {
 	return t.shards[e.Shard(len(t.shards))].Load()
 }
 
-// makeShard makes the shard of e, and returns it. A timer that is not used weighs little.
+// makeShard makes the shard of e, and returns it.
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
@@ -105,10 +104,9 @@ func (t *store) made(yield func(*shard) bool) {
 	}
 }
 
-// core returns what the timer shares with the other kind.
 func (t *store) core() *store { return t }
 
-// Pending returns the number of scheduled entries, including those that are due and not claimed by a worker.
+// Pending returns the number of scheduled entries, those that are due and not claimed by a worker included.
 func (t *store) Pending() (n int) {
 	for s := range t.made {
 		s.mu.Lock()
@@ -118,11 +116,8 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop makes the timer refuse further entries, cancels the pending ones and returns what they stand for, as
-// [SystemTimer.Stop] does. Stopping again returns nothing.
-//
-// No entry stays: who adds one reads stopped with the lock of its shard held. If that is false, the shard was
-// made before Stop looks for it.
+// Stop is [SystemTimer.Stop] but for what drives the timer. No entry stays: a goroutine that adds one reads
+// stopped with the lock of its shard held. If that is false, the shard was made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {

@@ -11,17 +11,13 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a record that a timer logs (see [WithLogger]) if the process has more than
-// 64 SystemTimers that are driven and have not been stopped. Logged once per process. Level Warn; attributes
-// timers (their number) and hint.
+// EventManyTimers is the message of a record that is logged (see [WithLogger]) once per process if more than 64
+// SystemTimers are driven and not stopped. Level Warn; attributes timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
-// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
-//
-// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the
-// goroutine of [SystemTimer.Start], or one of the user's. If the runtime wakes it late, as it may while the
-// garbage collector marks, a goroutine that adds an entry has its work done once. Expired tasks run on
-// workers.
+// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
+// time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the goroutine of
+// [SystemTimer.Start], or one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
 	base time.Time
@@ -29,27 +25,25 @@ type SystemTimer struct {
 
 	started atomic.Bool // Start was called; not explored: one swap
 
-	// What drivers wait for, made when the first of them comes: a timer that is not used weighs
-	// little (docs/decisions.md#an-unused-purgatory).
-	making  sched.Mutex   // level 8 of the lock order, see docs/design.md
+	// What drivers wait for, made when the first of them comes: docs/internals/decisions.md#an-unused-purgatory.
+	making  sched.Mutex   // lock level 8, see docs/internals/design.md
 	ended   chan struct{} // closed by Stop, at its end
-	driver  sched.Token   // who has taken it is the driver; level 1 of the lock order, see docs/design.md
+	driver  sched.Token   // who has taken it is the driver; lock level 1
 	wakeup  sched.Token   // ends the driver's sleep
 	sleeper sched.Sleeper // only the driver uses it
 	counted int64         // 1 if it counts in live
 }
 
-// live counts the SystemTimers of the process that are driven and have not been stopped. Beyond
-// tooManyTimers, the first enabled logger gets one warning. They are not explored: nothing but the warning depends on them.
 var (
-	live       atomic.Int64
-	warnedMany atomic.Bool
+	// live counts the SystemTimers of the process that are driven and not stopped.
+	live       atomic.Int64 // not explored: nothing but the warning depends on it
+	warnedMany atomic.Bool  // likewise not explored
 )
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer whose clock starts now. Only what is due when it is added expires until a
-// goroutine drives it: see [SystemTimer.Start]. Stop it with [SystemTimer.Stop].
+// NewSystemTimer returns a timer whose clock starts now. Until a goroutine drives it (see [SystemTimer.Start]),
+// only what is due when it is added expires. Stop it with [SystemTimer.Stop].
 //
 // Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
@@ -61,8 +55,8 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	return t, nil
 }
 
-// prepare makes what drivers wait for, unless Stop has come before, and adds count to live. Another
-// goroutine logs: the logger is user code, and the clock must not wait for it.
+// prepare makes what drivers wait for, unless Stop has come before, and adds count to live. The logger is user
+// code, so another goroutine calls it.
 func (t *SystemTimer) prepare(count int64) {
 	t.making.Lock()
 	defer t.making.Unlock()
@@ -91,24 +85,23 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Nothing else reads the clock. A SystemTimer that was made
-// outside of a bubble of testing/synctest has no time inside, nor the other way round: there AddAt, AfterFunc
-// and its kin, AdvanceClock, and Extend and Reset of handles panic.
+// Now returns the time since the timer's start. A SystemTimer is used inside of a bubble of testing/synctest or
+// outside, where it was made: otherwise AddAt, AfterFunc and its kin, AdvanceClock, and Extend and Reset of
+// handles panic.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
 const decade = 10 * 365 * 24 * time.Hour
 
-// check panics if its caller is in a bubble and t was made outside, or the other way round. A time of a bubble
-// has no monotonic reading, so it equals itself without one.
+// check panics if t was made on the other side of a bubble's border. A time of a bubble has no monotonic
+// reading, so it equals itself without one.
 func (t *SystemTimer) check() {
 	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.BeyondBorder)
 	}
 }
 
-// Start starts a goroutine that drives the timer until [SystemTimer.Stop]; the reaper of a purgatory drives
-// its timer, too. Starting it again does nothing.
+// Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
 func (t *SystemTimer) Start() {
 	if t.started.Swap(true) {
 		return
@@ -120,10 +113,10 @@ func (t *SystemTimer) Start() {
 	})
 }
 
-// Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order:
-// each [Task] that was added and each [*Handle]. None of them will run. Operations of a purgatory are not
-// returned: the purgatory ends them when it closes. Tasks that workers have claimed still run; Stop does not
-// wait for them and may be called from a task. Stopping again returns nothing.
+// Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
+// [Task] that was added and each [*Handle]. None of them will run. Operations of a purgatory are not returned:
+// the purgatory ends them when it closes. Tasks that workers have claimed still run; Stop does not wait for
+// them and may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil
@@ -138,8 +131,7 @@ func (t *SystemTimer) Stop() (unfired []any) {
 	return unfired
 }
 
-// Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that
-// no worker runs; the goroutine of Start ends by itself.
+// Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that no worker runs.
 func (t *SystemTimer) Idle() bool {
 	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.anyReady()
 }

@@ -6,38 +6,44 @@ import (
 	"time"
 )
 
-// Timer is what a purgatory needs of a timer: a [SystemTimer], or a [ManualTimer]. Its methods are safe for
-// concurrent use. AdvanceClock and AdvanceClockUntil of a SystemTimer wait, and those of a ManualTimer run
-// tasks; the other methods do not block.
+// Timer is a [SystemTimer] or a [ManualTimer]. Its methods are safe for concurrent use. AdvanceClock and
+// AdvanceClockUntil of a SystemTimer wait, and those of a ManualTimer run tasks; the other methods do not
+// block.
 type Timer interface {
 	// Now returns the time since the timer's start, on its monotonic clock.
 	Now() time.Duration
 
-	// AddAt and Cancel schedule and cancel entries, as Extend and CancelAll of both kinds of timers move
-	// them, or cancel many. An entry belongs to the timer to which it was added last. While another timer
-	// has it scheduled, AddAt returns ErrScheduled; the others change no entry of another timer.
+	// AddAt and Cancel schedule and cancel entries. An entry belongs to the timer to which it was added last.
+	// While another timer has it scheduled, AddAt returns ErrScheduled; the others change no entry of another
+	// timer.
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
 
-	// DeadlineOf returns the time, on the timer's clock, at which an entry expires or has expired;
-	// 0 if it was never added, was cancelled, or belongs to another timer.
+	// DeadlineOf returns the time, on the timer's clock, at which an entry expires or has expired; 0 if it was
+	// never added, was cancelled, or belongs to another timer.
 	DeadlineOf(task *TaskEntry) time.Duration
 
-	// AdvanceClock lets up to d of time pass and reports whether anything expired, as
-	// far as its driver knows. A SystemTimer waits for that time; a ManualTimer moves its clock.
+	// AdvanceClock lets up to d of time pass and reports whether anything expired. A SystemTimer waits for
+	// that time; a ManualTimer moves its clock.
 	AdvanceClock(d time.Duration) bool
 
-	// AdvanceClockUntil is AdvanceClock that stops waiting and returns false when stop
-	// is closed. A nil stop means that nothing interrupts it.
+	// AdvanceClockUntil is AdvanceClock that stops waiting and returns false when stop, which may be nil, is
+	// closed.
 	AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool
 
 	// Pending returns the number of entries that are scheduled.
 	Pending() int
 
-	// core is for the functions of this package that take a Timer. Being unexported, it also
-	// keeps other packages from implementing Timer, so that methods can be added to it.
+	// core is what both kinds share. Being unexported, it keeps other packages from implementing Timer.
 	core() *store
 }
+
+// Entries has the methods that schedule and cancel entries. Package purgatory calls these directly: what a call
+// through an interface is given would be allocated.
+type Entries = store
+
+// EntriesOf returns the entries of t.
+func EntriesOf(t Timer) *Entries { return t.core() }
 
 // Errors of this package, for [errors.Is].
 var (
@@ -48,12 +54,11 @@ var (
 	ErrNoTask        = errors.New("timer: entry is bound to no task")
 )
 
-// Never is the latest deadline, 292 years after the timer's start. Later deadlines saturate
-// to it. It does not pass: no clock reaches it.
+// Never is the latest deadline, 292 years after the timer's start. Later ones saturate to it. No clock reaches
+// it.
 const Never = time.Duration(math.MaxInt64 - 1)
 
-// Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most
-// [Never].
+// Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most [Never].
 func Deadline(now, timeout time.Duration) time.Duration {
 	d := now + max(timeout, 0)
 	if d < now || d > Never { // overflow

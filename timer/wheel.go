@@ -7,13 +7,11 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not
-// safe for concurrent use. It starts no goroutine, takes no lock and reads no clock: time is
-// an argument, counted in ticks.
+// timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not safe for concurrent
+// use. It takes no lock and reads no clock: time is an argument, counted in ticks.
 //
-// Write ticks with digits in base size. An entry lies at the level of the highest digit in
-// which its tick differs from now, in the bucket of that digit (see
-// docs/decisions.md#the-highest-digit-that-differs):
+// Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
+// differs from now, in the bucket of that digit:
 //
 //	now           1 2 7        size 10
 //	tick          1 2 9   →    level 0, bucket 9
@@ -23,10 +21,9 @@ import (
 // So
 //
 //   - the tick's digit there is greater than now's: no bucket wraps around;
-//   - all entries of a level expire before all entries of the level above: the bucket that
-//     expires first is the first one of the lowest level that is not empty;
-//   - when now reaches the first tick of a bucket of a higher level, its entries are due, or
-//     belong to lower levels.
+//   - the bucket that expires first is the first one of the lowest level that is not empty;
+//   - when now reaches the first tick of a bucket of a higher level, its entries are due, or belong to lower
+//     levels.
 //
 // now must not pass the first tick of a bucket that holds an entry.
 type timingWheel struct {
@@ -38,8 +35,8 @@ type timingWheel struct {
 
 type level struct {
 	buckets []entry.List
-	// filled has bit i set if buckets[i] holds an entry. It stays set when that is cancelled,
-	// until next comes by.
+	// filled has bit i set if buckets[i] holds an entry. It stays set when that is cancelled, until next comes
+	// by.
 	filled []uint64
 	_      [16]byte // a cache line: the levels of two wheels share none
 }
@@ -92,8 +89,8 @@ func (w *timingWheel) grow() {
 	w.levels = append(w.levels, lv)
 }
 
-// next returns the bucket that expires first, its first tick and its level; nil and never if the
-// wheel is empty.
+// next returns the bucket that expires first, its first tick and its level; nil and never if the wheel is
+// empty.
 func (w *timingWheel) next() (bucket *entry.List, first int64, l int) {
 	now, span := w.now, int64(1)
 	for l := range w.levels {

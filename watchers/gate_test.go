@@ -18,7 +18,7 @@ import (
 func TestAGateCountsWhoIsInside(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
-	s.gate.state.Store(uint64(answeredMax-1) << insideBits)
+	s.gate.Store(uint64(answeredMax-1) << insideBits)
 	s.mu.accepted = answeredMax + 2
 	assert.Equal(t, []int{1, 2, 3}, []int{s.Enter(), s.Enter(), s.Enter()})
 	assert.Equal(t, 3, w.Unanswered())

@@ -53,11 +53,11 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
 	t.Helper()
 	m := newOp(len(waits))
-	require.Zero(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
+	require.True(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
 	if len(waits) > 1 {
 		extra := m.MakeExtra()
 		for i := range extra {
-			require.Zero(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
+			require.True(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
 		}
 	}
 	return m

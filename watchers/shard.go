@@ -3,17 +3,17 @@ package watchers
 import (
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Shard is a part of the map, with one lock. It is safe for concurrent use.
-//
-// What a registration and an end both write lies in one cache line.
+// Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both
+// write lies in one cache line.
 type Shard[K comparable] struct {
-	mu struct { // lock level 5, see docs/design.md
+	mu struct { // lock level 5, see docs/internals/design.md
 		sched.Mutex
 		watched  uint32 // watches that are linked in this shard
 		walks    int32  // keys of which operations are being tried
@@ -21,14 +21,20 @@ type Shard[K comparable] struct {
 		keys     table[K]
 
 		counts        Counts
-		tries, wasted int64   // calls of TryComplete by checks, and how many of them returned false
-		signals       int64   // calls of Signal
-		last          Seen[K] // of what runs
+		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
+		signals       int64 // calls of Signal
+		unchecked     int64 // operations that have expired without a check
 
-		checked, unchecked expiries[K] // of operations that a walk had come to, and of others
+		last  Seen[K]       // of what runs
+		seen  int64         // what Blocked has seen, which changes when a try or callbacks end
+		since time.Duration // of that, plus 1 ns; 0: nobody was inside
+
+		checkedLast, uncheckedLast Seen[K] // the last expiries
 	}
 
-	gate  gate
+	// gate has in its low bits how many goroutines run callbacks of operations that have ended here, and above how many
+	// operations' callbacks have been run ("answered").
+	gate  sched.Uint64
 	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
@@ -36,9 +42,7 @@ type Shard[K comparable] struct {
 	all    *Watchers[K]
 }
 
-// Counts is the number of operations that have ended in a shard, by outcome. An
-// operation ends in the shard of the key that was checked. That need not be the shard
-// in which it was accepted.
+// Counts is the number of operations that have ended in a shard, by outcome.
 type Counts [machine.NumOutcomes]int64
 
 // Wait is a key, with its hash, and the position of it that an operation is to wait for.
@@ -48,9 +52,9 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, and of arrival
-// where positions are equal. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close],
-// or if as many watches stand under the key as Config.KeyLimit allows.
+// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then
+// of arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or
+// beyond Config.KeyLimit.
 func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (ok bool) {
 	s.mu.Lock()
 	if s.stale.Load() != nil {
@@ -79,7 +83,6 @@ func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (
 	return true
 }
 
-// waitingLocked returns the number of watches that stand under key.
 func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	if l := s.mu.keys.find(key, hash); l != nil {
 		return l.Len()
@@ -87,8 +90,8 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts an operation as accepted and as ended with o: its condition was met, or its
-// timeout had passed, before it was watched. Pass returns false if the shard is closed.
+// Pass counts an operation as accepted and as ended with o, before it was watched. It returns false if the
+// shard is closed.
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.lock()
 	defer s.unlock()
@@ -103,8 +106,8 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	return true
 }
 
-// Met counts a wait that does not begin, because its condition is met. Nobody has to be told: so it
-// counts even if the shard is closed.
+// Met counts a wait that does not begin, because its condition is met, even if the shard is closed: nobody has
+// to be told.
 func (s *Shard[K]) Met() {
 	s.met.Add(1)
 	if s.waited != nil {
@@ -124,7 +127,7 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	}
 }
 
-// runsLocked notes that methods of m, which waits for the key of l, and of others are about to run.
+// runsLocked notes that methods of m, which waits for the key of l, are about to run.
 func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
 	s.mu.last.Key, s.mu.last.Kind = l.key, reflect.TypeOf(m.Operation())
 }
@@ -157,7 +160,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Signals += s.mu.signals
 	t.Checks += s.mu.tries
 	t.Wasted += s.mu.wasted
-	t.Unchecked += s.mu.unchecked.n
+	t.Unchecked += s.mu.unchecked
 	if t.Waited != nil && s.waited != nil {
 		for o := range s.waited {
 			t.Waited[o].AddAll(&s.waited[o])
@@ -167,7 +170,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Met += s.met.Load()
 }
 
-// Totals is the sum of the counts of all shards. For the fields, see [Shard].
+// Totals is the sum of the counts of all shards.
 type Totals struct {
 	Counts
 	Accepted       int64
@@ -181,9 +184,8 @@ type Totals struct {
 	Waited *stats.Waited // nil if it is not wanted
 }
 
-// Pending returns how many operations have been accepted and have not ended. The shards
-// are read one after the other, so the number is not exact while operations come and go.
-// It is never negative.
+// Pending returns how many operations have been accepted and have not ended, never less than 0. It is not exact
+// while operations come and go.
 func (t *Totals) Pending() int64 {
 	n := t.Accepted
 	for _, ended := range t.Counts {

@@ -145,7 +145,7 @@ func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
 	assert.False(t, w.Signalled())
 }
 
-// A walk that has paused goes on where it stood, and knows what others had asked for before.
+// A walk that has paused goes on where it stood.
 func TestAPausedWalkGoesOn(t *testing.T) {
 	w := newMap(0)
 	var all []*machine.Machine
@@ -154,15 +154,35 @@ func TestAPausedWalkGoesOn(t *testing.T) {
 	}
 	var walk, other Walk[int]
 	same(t, all[:2], begin(w, &walk, 1, 3, 2))
-	require.Empty(t, begin(w, &other, 1, 4, 8), "a mark")
 	require.Zero(t, pause(&walk))
 	require.Equal(t, 0, w.Inside(), "nobody tries")
 	end(w, 1, all[2])
 	same(t, all[3:4], resume(&walk, 2))
 	require.Equal(t, 1, w.Inside())
+	require.Empty(t, begin(w, &other, 1, 4, 8), "a mark")
 	same(t, append(slices.Clone(all[:2]), all[3:5]...), next(&walk, 8), "the mark: those that were visited before it are visited again")
 	require.Empty(t, next(&walk, 8))
 	require.Empty(t, resume(&walk, 8))
+}
+
+// A walk that pauses where others have asked leaves the key to a worker, who visits those that were visited before, too.
+func TestAWalkThatPausesLeavesWhatOthersAskedForToAWorker(t *testing.T) {
+	w := newMap(0)
+	var all []*machine.Machine
+	for i := range int64(6) {
+		all = append(all, waitAt(t, w, 1, i))
+	}
+	var walk, other Walk[int]
+	same(t, all[:2], begin(w, &walk, 1, 4, 2))
+	require.Empty(t, begin(w, &other, 1, 3, 8), "a mark")
+	require.Zero(t, pause(&walk))
+	out := make([]*machine.Machine, 8)
+	_, n, ok := w.BeginSignalled(&other, out)
+	require.True(t, ok)
+	same(t, all[:5], out[:n], "up to the higher of both")
+	require.Empty(t, resume(&walk, 8))
+	require.Empty(t, next(&other, 8))
+	require.False(t, w.Signalled())
 }
 
 // A walk that begins while another pauses takes over its rest, also if it is for a lower position. The other one is over.

@@ -121,7 +121,7 @@ func (s *shared[K]) sit(m *member, done <-chan struct{}) (how exit, woken, idle 
 		return how, false, true, err
 	}
 	a := m.alarm
-	which := sched.First(s.over, done, a.rang)
+	which := first(s.over, done, a.rang)
 	m.timeIsUp = which == 2
 	if idle = m.timeIsUp || a.timer.Cancel(&a.entry); !idle {
 		m.timeIsUp = true // the alarm is about to ring

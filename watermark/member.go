@@ -21,7 +21,7 @@ var epoch = sched.Now()
 
 // arrives returns an arrival of now.
 func arrives() (a arrival) {
-	now, inBubble := sched.Clock()
+	now, inBubble := clock()
 	return arrival{now: now.Sub(epoch), inBubble: inBubble}
 }
 
@@ -80,7 +80,7 @@ func (m *member) release() {
 	members.Put(m)
 }
 
-// alarm takes a member out when its timeout has passed. See docs/decisions.md#each-member-of-a-crowd-has-a-timers-entry.
+// alarm takes a member out when its timeout has passed. See docs/internals/decisions.md#each-member-of-a-crowd-has-a-timers-entry.
 //
 //  1. The member's goroutine sets it, and goes on when the wait has ended, the context has, or the alarm has rung.
 //  2. The alarm takes the member out under mu before it rings. A goroutine that leaves for another reason finds, under the

@@ -12,7 +12,7 @@ import (
 
 // shared is the operation that the goroutines which wait for one position share. The first to come
 // registers it. Others enter it at once, also while it is being registered. See
-// docs/decisions.md#a-lone-wait-of-a-watermark-stays-an-operation.
+// docs/internals/decisions.md#a-lone-wait-of-a-watermark-stays-an-operation.
 //
 //  1. A goroutine enters under mu, and only if the operation does not end, or has not been asked to. So
 //     it gets no error that was meant for those before it.
@@ -27,7 +27,7 @@ type shared[K comparable] struct {
 }
 
 // crowd is what the goroutines in a wait share beside its operation. See
-// docs/decisions.md#a-crowd-of-one-is-used-again.
+// docs/internals/decisions.md#a-crowd-of-one-is-used-again.
 //
 // If a single goroutine is in the wait when OnComplete ends it, that one gets a token, and over is not closed. No
 // other goroutine touches the crowd after that, so that the one with the token may leave it to a later wait. So may the last

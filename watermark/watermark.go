@@ -58,7 +58,7 @@ type Watermark[K comparable] struct {
 	//  2. A wait that is made later is compared with the position only later.
 	mu struct { // taken with no other lock of the library held; no other code runs under it
 		sched.Mutex
-		first   *shared[K]           // one of the waits; see docs/decisions.md#one-wait-needs-no-map
+		first   *shared[K]           // one of the waits; see docs/internals/decisions.md#one-wait-needs-no-map
 		waits   map[int64]*shared[K] // the others, by position; one that is ending may still be there
 		oldest  *crowd               // begins the list of all waits that have not ended, those from before a Recede, too
 		newest  *crowd               // ends it

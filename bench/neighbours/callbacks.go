@@ -27,7 +27,7 @@ var untimedAcks = []maker[acks]{
 	{hand, "a goroutine for each", func() acks { return &scatteredAcks{} }},
 	{ours, "`SignalUpTo`", func() acks { return newSignalledAcks(purgatory.NoTimeout) }},
 	{ours, "`SignalUpTo`, one worker, in order", func() acks {
-		return newSignalledAcks(purgatory.NoTimeout, purgatory.WithSignalWorkers(1))
+		return newSignalledAcks(purgatory.NoTimeout, purgatory.WithWorkers(1))
 	}},
 }
 
@@ -35,7 +35,7 @@ var timedAcks = []maker[acks]{
 	{hand, "one goroutine, in order, `time.AfterFunc`", func() acks { return newHandAcks(timeout) }},
 	{ours, "`SignalUpTo`", func() acks { return newSignalledAcks(timeout) }},
 	{ours, "`SignalUpTo`, one worker, in order", func() acks {
-		return newSignalledAcks(timeout, purgatory.WithSignalWorkers(1))
+		return newSignalledAcks(timeout, purgatory.WithWorkers(1))
 	}},
 }
 

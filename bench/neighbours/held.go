@@ -24,7 +24,6 @@ var heldQueues = []maker[queue]{
 	{ours, "`queue`, values", newLine[*int](timer.Never)},
 	{ours, "`queue`, a timeout", newLine[struct{}](timeout)},
 	{ours, "`queue`, a tenant", newLine[struct{}](timer.Never, lines.Place{Tenant: "a tenant"})},
-	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
 	{theirs, "puddle's pool", func() queue { return new(heldPuddle) }},
 	{theirs, "`database/sql`'s way", func() queue { return &sqlQueue{requests: make(map[chan struct{}]struct{})} }},

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/puddle/v2"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -26,8 +25,6 @@ var queueMakers = []maker[queue]{
 	{hand, "`sync.Cond`", newCondQueue},
 	{ours, "`queue`, units", newLine[struct{}](timeout)},
 	{ours, "`queue`, values", newLine[*int](timeout)},
-	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
-	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(timeout)} }},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
 	{theirs, "puddle's pool", newPuddleQueue},
 	{theirs, "NATS's wait queue", func() queue { return &natsQueue{line: newWaitQueue(1 << 30)} }},
@@ -38,8 +35,6 @@ var untimedQueues = []maker[queue]{
 	{hand, "one channel", func() queue { return make(channelQueue, 1) }},
 	{hand, "`sync.Cond`", newCondQueue},
 	{ours, "`queue`", newLine[struct{}](timer.Never)},
-	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(purgatory.NoTimeout) }},
-	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(purgatory.NoTimeout)} }},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
 	{theirs, "puddle's pool", newPuddleQueue},
 }
@@ -49,8 +44,6 @@ var timedQueues = []maker[queue]{
 	{hand, "one channel, `time.NewTimer`", func() queue { return timedChannelQueue{make(channelQueue, 1)} }},
 	{hand, "one channel, `context.WithTimeout`", takenInTime(func() queue { return make(channelQueue, 1) })},
 	{ours, "`queue`", newLine[struct{}](timeout)},
-	{ours, "`CheckAndCompleteInOrder`", func() queue { return newPurgatoryQueue(timeout) }},
-	{ours, "`SignalInOrder` under the lock", func() queue { return &signalledQueue{newPurgatoryQueue(timeout)} }},
 	{theirs, "`semaphore.Weighted`, `context.WithTimeout`", takenInTime(newSemaphoreQueue)},
 	{theirs, "puddle's pool, `context.WithTimeout`", takenInTime(newPuddleQueue)},
 }
@@ -184,48 +177,3 @@ func (q puddleQueue) Put() { (<-q.held).Release() }
 
 // Close leaves the pool to the collector: closing it would wait for its resource.
 func (q puddleQueue) Close() {}
-
-// purgatoryQueue counts its items under a mutex.
-type purgatoryQueue struct {
-	p       *purgatory.DelayedOperationPurgatory[int]
-	timeout time.Duration
-	mu      sync.Mutex
-	items   int
-}
-
-func newPurgatoryQueue(timeout time.Duration) *purgatoryQueue {
-	return &purgatoryQueue{p: newPurgatory[int](), timeout: timeout}
-}
-
-func (q *purgatoryQueue) Take(ctx context.Context) error {
-	return q.p.Await(ctx, q.timeout, q.take, 0)
-}
-
-func (q *purgatoryQueue) take() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.items == 0 {
-		return false
-	}
-	q.items--
-	return true
-}
-
-func (q *purgatoryQueue) Put() {
-	q.mu.Lock()
-	q.items++
-	q.mu.Unlock()
-	q.p.CheckAndCompleteInOrder(0)
-}
-
-func (q *purgatoryQueue) Close() { shutdown(q.p) }
-
-// signalledQueue asks for the check while it holds the lock of its items: a worker makes it.
-type signalledQueue struct{ *purgatoryQueue }
-
-func (q *signalledQueue) Put() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.items++
-	q.p.SignalInOrder(0)
-}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delayedop/purgatory/bench/purgatories"
 	"github.com/delayedop/purgatory/bench/timers"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -33,21 +32,6 @@ func BenchmarkWheelSize(b *testing.B) {
 				rest(t)
 				perWorker(b, g, newAddCancelLoop(t, g, 1, span{time.Second, 4 * time.Second}).run, 1)
 			})
-		}
-	}
-}
-
-// BenchmarkShards is what the default number of shards is chosen by: P1 and P2.
-func BenchmarkShards(b *testing.B) {
-	for _, shards := range []int{1, 4, 16, 64} {
-		for _, g := range []int{1, 2} {
-			for _, keys := range []int{1, 3} {
-				b.Run(fmt.Sprintf("shards=%d/G=%d/keys=%d", shards, g, keys), func(b *testing.B) {
-					p := purgatories.NewOurs(purgatory.WithWatcherShards(shards), purgatory.WithTimerOptions(timer.WithShards(shards)))
-					defer p.Close()
-					perWorker(b, g, LifeLoop(p, g, keys), batch)
-				})
-			}
 		}
 	}
 }

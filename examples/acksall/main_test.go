@@ -101,11 +101,11 @@ func TestDebugPage(t *testing.T) {
 	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
 		return run(ctx, []string{"-duration", "1h", "-debug-addr", "127.0.0.1:0"}, out, errs)
 	})
-	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["produce-0"].Accepted > 0 })
+	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["produce-0"].Stats.Accepted > 0 })
 	status, errs := end()
 	assert.Equal(t, program.OK, status, errs)
 	for _, name := range []string{"produce-0", "produce-1", "produce-2", "fetch-0", "fetch-1", "fetch-2"} {
-		assert.True(t, shown[name].Timed, "%s: %v", name, shown)
+		assert.NotNil(t, shown[name].Stats.Waited, "%s: %v", name, shown)
 	}
 	assert.Len(t, shown, 6)
 }

@@ -41,7 +41,7 @@ func TestDemo(t *testing.T) {
 // complaints are a log's warnings and errors, but for the one that says that the machine was busy.
 func complaints(log string) (all []string) {
 	for line := range strings.Lines(log) {
-		if !strings.Contains(line, purgatory.EventStalled) {
+		if !strings.Contains(line, purgatory.EventLate) {
 			all = append(all, line)
 		}
 	}
@@ -63,11 +63,11 @@ func TestDebugPage(t *testing.T) {
 	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
 		return run(ctx, []string{"-demo", "-demo-duration", "1h", "-demo-pollers", "3", "-debug-addr", "127.0.0.1:0"}, out, errs)
 	})
-	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["poll"].Accepted > 3 }) // so a message has come
+	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["poll"].Stats.Accepted > 3 }) // so a message has come
 	status, errs := end()
 	assert.Equal(t, program.OK, status, errs)
 	assert.Contains(t, out.String(), "once and in order")
-	assert.True(t, shown["poll"].Timed)
+	assert.NotNil(t, shown["poll"].Stats.Waited)
 	assert.Len(t, shown, 1)
 }
 

@@ -2,37 +2,35 @@ package main
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// delayedProduce is a produce that waits without a goroutine.
-type delayedProduce struct {
-	operation.DelayedOperation // the state: one allocation for the whole request
-	server                     *server
+type produce struct {
+	operation.DelayedOperation // the state of the wait
+	replicated                 *atomic.Int64
 	offset                     int64
 }
 
-func (d *delayedProduce) TryComplete() bool { return d.server.replicated.Load() > d.offset }
-func (d *delayedProduce) OnComplete()       { fmt.Println("answer:", d.Outcome()) } // exactly once
-func (d *delayedProduce) OnExpiration()     { fmt.Println("counted as a timeout") } // afterwards, if it expired
+func (r *produce) TryComplete() bool { return r.replicated.Load() > r.offset }
+func (r *produce) OnComplete()       { fmt.Println("answer:", r.Outcome()) } // once, however it ended
+func (r *produce) OnExpiration()     {}                                      // afterwards, if its time was over
 
-func (s *server) submit(offset int64) error {
-	_, err := s.waiting.TryCompleteElseWatch(&delayedProduce{server: s, offset: offset}, 30*time.Second, "orders-0")
-	return err // not nil: it was refused, and neither callback will run
+func submit(waiting *purgatory.Purgatory[string], r *produce) error {
+	_, err := waiting.TryCompleteElseWatch(r, 30*time.Second, "orders-0")
+	return err // not nil: r was refused, and no callback of it runs
 }
 
 func Example_operation() {
-	p, err := purgatory.New[string]("produce")
-	if err != nil {
-		panic(err)
-	}
-	defer p.Close()
-	s := &server{waiting: p}
-	fmt.Println("submitted:", s.submit(0))
-	s.acknowledge(1)
+	waiting := purgatory.Must(purgatory.New[string]("produce"))
+	defer waiting.Close()
+	var replicated atomic.Int64
+	fmt.Println("submitted:", submit(waiting, &produce{replicated: &replicated}))
+	replicated.Store(1)
+	waiting.CheckAndComplete("orders-0")
 	// Output:
 	// submitted: <nil>
 	// answer: satisfied

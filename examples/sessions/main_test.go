@@ -95,11 +95,11 @@ func TestDebugPage(t *testing.T) {
 	out, end := debugservertest.Start(t, func(ctx context.Context, out, errs io.Writer) int {
 		return run(ctx, []string{"-sessions", "1000", "-duration", "1h", "-debug-addr", "127.0.0.1:0"}, out, errs)
 	})
-	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["session"].Accepted == 1000 })
+	shown := out.Until(t, func(shown map[string]debug.PurgatoryView) bool { return shown["session"].Stats.Accepted == 1000 })
 	if status, errs := end(); status != program.OK {
 		assert.Contains(t, errs, "no session spoke in time", "the interrupt came before the first heartbeat")
 	}
-	assert.True(t, shown["session"].Timed)
+	assert.NotNil(t, shown["session"].Stats.Waited)
 	assert.Len(t, shown, 1)
 }
 
@@ -117,7 +117,7 @@ func TestBrokenPromisesAreNoticed(t *testing.T) {
 		{"spoke in time and was found", func(c *crowd) { c.all[1].spoke = time.Hour }, "session 1 spoke in time and was found"},
 		{"spoke in time and was refused", func(c *crowd) { c.all[1].refused = 1 }, "session 1 was refused a heartbeat that was in time"},
 		{"refused and not found", func(c *crowd) { c.all[0].refused = time.Hour }, "session 0 was refused a heartbeat and was not found"},
-		{"counted wrongly", func(c *crowd) { c.all = c.all[:1] }, "there are 1 sessions, the registry counts pending 0"},
+		{"counted wrongly", func(c *crowd) { c.all = c.all[:1] }, "there are 1 sessions, the registry counts 1 satisfied, 1 expired, 0 pending"},
 		{"nobody spoke", func(c *crowd) { c.spoken.Store(0) }, "no session spoke in time: nothing happened"},
 		{"of each kind the first", func(c *crowd) { c.all[0].OnComplete(); c.all[1].OnComplete() }, "session 0 ended 2 times"},
 	} {

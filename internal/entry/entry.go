@@ -1,6 +1,5 @@
-// Package entry is what a timer's lists consist of. Package timer begins its TaskEntry with an [Entry], and
-// package internal/machine each operation. Package timer reads and writes the fields; the machine keeps its
-// state in Word.
+// Package entry is what a timer's lists consist of. An [Entry] is the first field of a timer.TaskEntry, and of
+// each operation's machine.
 package entry
 
 import (
@@ -13,33 +12,31 @@ import (
 )
 
 // Expire is what a timer calls, with no lock held, when the entry of an operation has expired. Package
-// internal/machine, whose entries these are, sets it when the program begins: package timer knows no operation.
+// internal/machine sets it when the program begins.
 var Expire func(e *Entry)
 
-// Link ties an [Entry] into a [List]. Both fields are nil unless it is in one; the lock of the
-// entry's shard guards them.
+// Link ties an [Entry] into a [List]. The lock of the entry's shard guards it. Both fields are nil outside of a
+// list.
 type Link struct{ Next, Prev *Link }
 
 // Entry is the element of a timer's lists that stands for one timeout. It must not be copied.
 type Entry struct {
 	Link // first: a List converts pointers
 
-	// At is the time on the timer's clock at which the entry expires, in nanoseconds; the same lock guards it. 0:
-	// never added. > 0: scheduled. Cancelled: cancelled. Any other negative value: expired, with ExpiredBit set in
-	// the deadline.
+	// At is the deadline in nanoseconds on the timer's clock; the same lock guards it. 0: never added. > 0:
+	// scheduled. Cancelled: cancelled. Other negative values: expired, with ExpiredBit set in the deadline.
 	At int64
 
-	// Word is the entry's binding, in its lower half. Its upper half is for the object that the entry is part of,
-	// which so takes its first state and its binding in one step.
+	// Word has the entry's binding in its lower half. The upper one is for the object that the entry is part
+	// of, which so takes its first state and its binding in one step.
 	Word sched.Uint64
 }
 
 // Special values of At.
 const (
-	// ExpiredBit is the sign bit. It is set in the deadline of an expired entry.
+	// ExpiredBit is the sign bit, set in the deadline of an expired entry.
 	ExpiredBit = math.MinInt64
-	// Cancelled is the deadline of a cancelled entry. No expired entry has this value: its
-	// deadline would be MaxInt64, which is after timer.Never.
+	// Cancelled is the deadline of a cancelled entry, and of no expired one, which would be after timer.Never.
 	Cancelled = -1
 )
 
@@ -52,37 +49,31 @@ const (
 
 var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the identity's bits are free
 
-// shard returns a hash of the 8 KiB page that e lies on. A processor allocates from pages of its own, so it
-// mostly uses another shard than the next processor.
-//
-// The conversion of the pointer is safe: the address is hashed once, so the result stays valid even if the
-// object moves.
+// shard hashes the 8 KiB page that e lies on: a processor allocates from its own pages. The conversion is safe:
+// the address is hashed once, so the object may move.
 func (e *Entry) shard() uint64 {
 	page := uint64(uintptr(unsafe.Pointer(e))) >> 13
 	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
 }
 
-// Bind binds e, which is part of a TaskEntry. No other goroutine sees e yet, so the write need not
-// be atomic: an atomic one takes 5 ns, of the 70 of AfterFunc and Stop. The conversion is safe: a
+// Bind binds e, which is part of a TaskEntry and which no other goroutine sees yet. The conversion is safe: a
 // Uint64 begins with its value.
 func (e *Entry) Bind() { *(*uint64)(unsafe.Pointer(&e.Word)) = e.shard() }
 
-// OperationBinding returns the binding of the entry of an operation whose purgatory has the identity id. The
-// operation writes it to Word. Timers accept every entry of an operation, so its purgatory must add e to one
-// timer only.
+// OperationBinding returns the binding of the entry of an operation whose purgatory has the identity id. Timers
+// accept every such entry, so the purgatory must add it to one timer only.
 func (e *Entry) OperationBinding(id uint32) uint64 {
 	return e.shard() | uint64(id)<<identity.Shift | operationBit
 }
 
-// Shard returns the index of the shard that e belongs to in a timer with n shards, a power of two.
+// Shard returns the index of e's shard in a timer with n shards, a power of two.
 func (e *Entry) Shard(n int) int { return int(uint32(e.Word.Load())) & (n - 1) }
 
 // OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
 
-// Deadline returns the time, on the timer's clock, at which e expires or has expired; 0 if
-// e was never added or was cancelled. The caller holds the lock of e's shard, or knows that
-// no other goroutine adds, extends, cancels or expires e meanwhile.
+// Deadline returns when e expires or has expired, on the timer's clock; 0 if it was never added or was
+// cancelled. The caller holds the lock of e's shard, or knows that nobody changes e.
 func (e *Entry) Deadline() time.Duration {
 	if e.At == Cancelled {
 		return 0
@@ -90,19 +81,17 @@ func (e *Entry) Deadline() time.Duration {
 	return time.Duration(e.At &^ ExpiredBit)
 }
 
-// Linked reports whether e is in a list. Package machine links operations that have left the timer by
-// their Next.
+// Linked reports whether e is in a list. (Chains of ended operations use Next only.)
 func (e *Entry) Linked() bool { return e.Prev != nil }
 
-// Unlink removes e from the list that it is in. The list need not be known, so a whole list can
-// move to another one in O(1), and its entries can still be cancelled.
+// Unlink removes e from its list, which need not be known: so a whole list can move to another one in O(1).
 func (e *Entry) Unlink() {
 	e.Next.Prev, e.Prev.Next = e.Prev, e.Next
 	e.Link = Link{}
 }
 
-// List is a doubly linked ring of entries around a root. Call Init before its first use. It is not
-// safe for concurrent use.
+// List is a doubly linked ring of entries around a root. Call Init before its first use. It is not safe for
+// concurrent use.
 type List struct{ root Link }
 
 // Init empties l.
@@ -111,11 +100,11 @@ func (l *List) Init() { l.root = Link{&l.root, &l.root} }
 // Empty reports whether l has no entry.
 func (l *List) Empty() bool { return l.root.Next == &l.root }
 
-// First returns the first entry of l, which is not empty. The conversion is safe: an Entry begins
-// with its Link, and Push links nothing else.
+// First returns the first entry of l, which is not empty. The conversion is safe: an Entry begins with its
+// Link.
 func (l *List) First() *Entry { return (*Entry)(unsafe.Pointer(l.root.Next)) }
 
-// All yields the entries of l. Neither l nor an entry may change meanwhile.
+// All yields the entries of l, which must not change meanwhile.
 func (l *List) All(yield func(*Entry) bool) {
 	for at := l.root.Next; at != &l.root; at = at.Next {
 		if !yield((*Entry)(unsafe.Pointer(at))) {

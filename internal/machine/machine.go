@@ -1,5 +1,5 @@
-// Package machine is the state machine that ends an operation exactly once, the
-// operation's watches, and the lists that the watches stand in.
+// Package machine is the state machine that ends an operation exactly once, the operation's watches, and the
+// lists that these stand in.
 package machine
 
 import (
@@ -11,16 +11,11 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Machine is the state machine of one operation. It is safe for concurrent use,
-// except for the methods that are documented for the holder only.
+// Machine is the state machine of one operation. It is safe for concurrent use, except for the methods that are
+// for the holder only.
 //
-// There is no mutex: a check that waited for one would wait for another goroutine's TryComplete, and
-// one that gave up would lose a wake-up. See docs/decisions.md#a-state-word.
-//
-// An operation is new, pending, busy, or ended. Busy means that one goroutine, the
-// holder, has exclusive access to the operation, to try it or to end it. No goroutine
-// waits for a holder. A goroutine that finds one sets a mark in the state word and
-// goes on:
+// Busy means that one goroutine, the holder, tries the operation or ends it. There is no mutex: nobody waits
+// for a holder, but sets a mark in the state word and goes on:
 //
 //	         Begin              Release                 Settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
@@ -31,42 +26,34 @@ import (
 // No completion is lost:
 //
 //  1. A goroutine that changes state does so before it calls Acquire.
-//  2. If Acquire finds the operation pending, its caller becomes the holder and
-//     tries the operation with the change visible.
-//  3. If Acquire finds a holder, it sets again with a compare-and-swap on the word
-//     that says busy, so the holder has not let go.
-//  4. The only way to let go is Release, a compare-and-swap from a word without a
-//     mark. It fails after 3, and the holder tries again. A flag beside a lock fails
-//     at this step: the lock can be freed between the last read of the flag and the
-//     next (KAFKA-8334).
+//  2. If Acquire finds the operation pending, its caller becomes the holder and tries it with the change
+//     visible.
+//  3. If Acquire finds a holder, it sets again with a compare-and-swap on the word that says busy, so the
+//     holder has not let go.
+//  4. The only way to let go is Release, a compare-and-swap from a word without a mark. It fails after 3, and
+//     the holder tries again. (A flag beside a lock fails here: KAFKA-8334.)
 //
-// An operation ends once: only the holder ends it, there is one holder at a time,
-// and no transition leads out of ended.
+// An operation ends once: only the holder ends it, there is one holder at a time, and no transition leads out
+// of ended.
 type Machine struct {
-	// entry is the operation's entry in the timer. Its word is the state word (see the
-	// constants below). entry must be the first field: expire and package purgatory
-	// convert pointers.
+	// The operation's entry in the timer, whose word is the state word. It must be the first field: expire and
+	// package purgatory convert pointers.
 	entry entry.Entry
 
 	op    Operation     // that the machine is part of; constant from Begin on
 	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
-	// tail belongs to the holder. While the operation waits, tail points to an array of
-	// extra() Watches, one for each key beyond the first. After the operation was
-	// cancelled, tail points to the cause, an error. The outcome in the state word tells
-	// the two apart. One pointer for both keeps a user's type with 8 bytes of its own in
-	// the size class of 112 bytes.
+	// While the operation waits, tail points to an array of extra() Watches; after it was cancelled, to the
+	// cause, an error. It belongs to the holder. One pointer for both saves a size class:
+	// docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	first Watch // of the first key: an operation on one key needs no second allocation
 }
 
-// Layout of the state word, from the lowest bit: the binding of the entry, constant from
-// Begin on, which says to which purgatory the operation was submitted; the phase, the two
-// marks, and the fields below. A new operation has the word 0.
-//
-// The owner is in the same word as the phase, so that a goroutine that ends an operation
-// on a user's request checks the owner and claims the operation in one step.
+// The state word, from the lowest bit: the binding of the entry, with the purgatory to which the operation was
+// submitted; the phase, the marks, and the fields below. The owner is in the same word, so that Claim checks it
+// and claims in one step. A new operation has 0.
 const (
 	phaseShift   = 32
 	phasePending = 1 << phaseShift
@@ -88,7 +75,7 @@ const (
 	MaxKeys = 1 << (64 - extraShift)
 )
 
-// Operation returns the operation that m is part of. It must not be called before Begin.
+// Operation returns the operation that m is part of, after Begin.
 func (m *Machine) Operation() Operation { return m.op }
 
 // Entry returns the operation's entry in the timer.
@@ -98,9 +85,8 @@ func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
 func init() { entry.Expire = expire }
 
-// expire ends the operation that e is part of, because its timeout has passed. If another goroutine
-// is the holder, Claim sets a wish. The conversion is safe: only Begin makes an entry an operation's, and
-// that entry is the first field of a Machine.
+// expire ends the operation that e is part of, because its timeout has passed. The conversion is safe: only
+// Begin makes an entry an operation's, and that is the first field of a Machine.
 func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
 	if held, _ := m.Claim(Expired, m.Owner()); held {
@@ -108,24 +94,22 @@ func expire(e *entry.Entry) {
 	}
 }
 
-// End has m, which the caller holds and which waits, ended as EndsAs says, by the function of the list of its first key.
+// End has m, which the caller holds and which waits, ended as EndsAs says, by the function of its first list.
 func (m *Machine) End() { m.first.list.end(m) }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
 
-// Start returns when the operation was accepted, on the timer's clock; less than 0 if it has
-// not been watched.
+// Start returns when the operation was accepted, on the timer's clock; less than 0 if it has not been watched.
 func (m *Machine) Start() time.Duration { return m.start - 1 }
 
-// SetStart sets the time that Start returns. Only the holder may call it, before it links any Watch.
+// SetStart sets the time of Start. Only the holder may call it, before it links any Watch.
 func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if it is new.
 func (m *Machine) Owner() uint32 { return identity.In(m.word().Load()) }
 
-// Begin makes the caller the holder of op, a new operation, of which m is the machine. op will
-// wait for keys keys, 1 to MaxKeys, in the purgatory whose identity is id. Begin returns false
-// if op is not new.
+// Begin makes the caller the holder of op, whose machine is m, for so many keys, 1 to MaxKeys, and the
+// purgatory with this identity. It returns false if op is not new.
 func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
 		return false
@@ -134,12 +118,12 @@ func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 	return true
 }
 
-// Refuse ends a held operation that is not accepted: it stands in no list. Its outcome is Pending, and it cannot
-// be submitted again. Marks are dropped: the calls that have set them have reported that they ended nothing.
+// Refuse ends a held operation that stands in no list, with the outcome Pending. Marks are dropped: the calls
+// that set them have reported that they ended nothing.
 func (m *Machine) Refuse() { m.word().Store(phaseEnded | m.word().Load()&identity.Half) }
 
-// Acquire makes the caller the holder of a pending operation, to try it. If another
-// goroutine is the holder, Acquire tells it to try again.
+// Acquire makes the caller the holder of a pending operation, to try it. If another goroutine is the holder,
+// Acquire tells it to try again.
 func (m *Machine) Acquire() (held bool) {
 	for {
 		word := m.word().Load()
@@ -159,10 +143,8 @@ func (m *Machine) Acquire() (held bool) {
 	}
 }
 
-// Claim makes the caller the holder of a pending operation, to end it with o. If
-// another goroutine is the holder, o becomes the wish that the holder carries out when
-// its try returns false; an earlier wish takes precedence. Claim does nothing to an
-// operation of another purgatory than owner, and nothing to one that is new or has ended.
+// Claim makes the caller the holder of a pending operation of owner, to end it with o. A holder gets o as the
+// wish to carry out when its try returns false, unless it has one.
 func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
 		word := m.word().Load()
@@ -189,18 +171,15 @@ func (m *Machine) Checked() bool { return m.word().Load()&checked != 0 }
 // Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
-// ReleaseUnmarked is Release for the usual case, that there is no mark. Otherwise it returns false, and m is still held.
+// ReleaseUnmarked is Release if there is no mark. Otherwise it returns false, and m is still held.
 func (m *Machine) ReleaseUnmarked() bool {
 	word := m.word().Load()
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
-// Release releases a held operation whose try returned false, unless there is a mark that
-// the caller has to follow, as its holder still: to end the operation with the wish, which is its outcome now, or to
-// try again.
-//
-// If retry is false, the caller will not try again. Release then clears the mark "again"
-// and releases the operation; if it returns tryAgain, another goroutine must try the operation.
+// Release releases a held operation whose try returned false, unless a mark tells its holder to end it with the
+// wish, which is its outcome now, or to try again. Without retry, tryAgain says that m is released and another
+// goroutine must try it.
 func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 	for {
 		word := m.word().Load()
@@ -225,8 +204,7 @@ func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 // Met has the holder, who has claimed m and tried it after all, end it as satisfied.
 func (m *Machine) Met() { m.word().And(^uint64(outcomeMask)) }
 
-// EndsAs returns the outcome with which the holder is about to end m: what Claim was given, the wish that Release
-// has found, or Satisfied.
+// EndsAs returns the outcome with which the holder is about to end m.
 func (m *Machine) EndsAs() Outcome {
 	if word := m.word().Load(); word&outcomeMask != 0 {
 		return Outcome(word >> outcomeShift & 7)
@@ -240,9 +218,8 @@ func (m *Machine) Ending() bool {
 	return word&phaseMask == phaseEnded || word&(wishMask|outcomeMask) != 0
 }
 
-// Settle ends a held operation, for good, with the outcome of EndsAs. The caller has unlinked the watches, or has made
-// them stale. Settle keeps cause if the outcome is Cancelled. It reports whether a wish to cancel was set, whether or not that
-// is the outcome.
+// Settle ends a held operation with the outcome of EndsAs. Its watches are unlinked or stale. It keeps cause if
+// the outcome is Cancelled, and reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
 	word := m.word().Load()
@@ -260,15 +237,15 @@ func (m *Machine) Settle(cause *error) (wished bool) {
 	return before&wishMask == uint64(Cancelled)<<wishShift
 }
 
-// AcceptedBy reports whether m was submitted to the purgatory with the identity owner, the
-// registering goroutine has released m, and m has not ended.
+// AcceptedBy reports whether m was submitted to the purgatory with the identity owner, was released, and has
+// not ended.
 func (m *Machine) AcceptedBy(owner uint32) bool {
 	word := m.word().Load()
 	return word&accepted != 0 && identity.In(word) == owner
 }
 
-// Chain puts next behind m, and Unchain takes m out, and returns what was behind it. Both operations have ended, and so have
-// left the timer, whose link of their entries they use.
+// Chain puts next behind m; Unchain takes m out, and returns what was behind it. Both operations have ended,
+// and so have left the timer, whose link they use.
 func (m *Machine) Chain(next *Machine) { m.entry.Next = &next.entry.Link }
 
 // Unchain is the reverse of Chain. The conversion is safe: Chain has been given a Machine.

@@ -1,7 +1,6 @@
 package machine
 
-// Operation is the method set of operation.Operation. It is declared here because
-// package operation imports this one.
+// Operation is the method set of operation.Operation, which imports this package.
 type Operation interface {
 	TryComplete() bool
 	OnComplete()
@@ -9,20 +8,16 @@ type Operation interface {
 	Embedded
 }
 
-// Embedded is implemented by the types that embed a [Core], and by no others: its
-// method is unexported.
-// The method's name is what the compiler prints for a type that does not embed one.
+// Embedded is implemented by the types that embed a [Core]. The compiler prints the method's name for others.
 type Embedded interface{ embedOperationDelayedOperation() *Machine }
 
-// Waker is implemented by the operations of this module whose callbacks may only wake goroutines. If OnlyWakes
-// returns true, nobody has to run these on a worker.
+// Waker is implemented by operations of this module. If OnlyWakes returns true, the callbacks need no worker.
 type Waker interface{ OnlyWakes() bool }
 
 // Try calls TryComplete. Only the holder may call it.
 func (m *Machine) Try() bool { return m.op.TryComplete() }
 
-// Core wraps the machine for a user's type to embed. It promotes no exported method to
-// that type.
+// Core wraps the machine for a user's type to embed, and promotes no exported method.
 type Core struct{ m Machine }
 
 func (c *Core) embedOperationDelayedOperation() *Machine { return &c.m }
@@ -33,8 +28,8 @@ func Of(op Operation) *Machine { return op.embedOperationDelayedOperation() }
 // OfCore returns the machine of c.
 func OfCore(c *Core) *Machine { return &c.m }
 
-// Find is [Of] for an operation that may be nil: a nil interface, a nil pointer, or a
-// type that embeds a nil pointer. It returns nil for these.
+// Find is [Of] that returns nil for a nil operation: a nil interface or pointer, or a type that embeds a nil
+// pointer.
 func Find(op Operation) (m *Machine) {
 	defer func() {
 		if m == nil { // op is nil, or the promoted method dereferenced a nil pointer

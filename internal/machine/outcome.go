@@ -24,10 +24,8 @@ func (m *Machine) Outcome() Outcome {
 	return Outcome(word >> outcomeShift & 7)
 }
 
-// Cause returns the cause that Settle was given for a cancelled operation, nil if it
-// was given none or if the outcome is another one.
-//
-// The conversion is safe because tail of a cancelled operation is a *error.
+// Cause returns the cause that Settle was given for a cancelled operation, otherwise nil. The conversion is
+// safe: tail of such an operation is a *error.
 func (m *Machine) Cause() error {
 	if m.Outcome() != Cancelled || m.tail == nil {
 		return nil

@@ -5,13 +5,8 @@ import (
 	"unsafe"
 )
 
-// Watch is the element of a watcher list that stands for one operation under one key.
-// The watch of the first key lies inside the operation; those of the other keys lie in
-// an array that the operation owns.
-//
-// The lock that guards the list guards next and prev. list, machine and position are
-// set while the watch is linked. They belong to the operation's holder, or to
-// the goroutine that takes the watch out after the holder has made it stale.
+// Watch stands in a watcher list for one operation under one key. The list's lock guards next and prev. The
+// other fields belong to the operation's holder, or to the goroutine that takes a stale watch out.
 type Watch struct {
 	next, prev *Watch
 	list       *List
@@ -19,12 +14,12 @@ type Watch struct {
 	position   int64
 }
 
-// List is a ring of watches. It is not safe for concurrent use: the lock of the watcher shard that owns it guards it.
+// List is a ring of watches. The lock of the watcher shard that owns it guards it.
 type List struct {
 	root Watch
 	len  int            // operations
-	walk *Watch         // the cursor of the walk that tries: the element that comes next, the root at the end; nil before a walk
-	end  func(*Machine) // ends an operation whose first watch is in the list, and which the caller holds
+	walk *Watch         // the cursor: what comes next, the root at the end; nil before a walk
+	end  func(*Machine) // see Machine.End
 }
 
 // Init makes l an empty list, whose operations end by end.
@@ -39,7 +34,7 @@ func (l *List) Len() int { return l.len }
 // First returns the first element, nil if there is none.
 func (l *List) First() *Watch { return l.Next(&l.root) }
 
-// Last returns the last element, or the root of an empty list: a watch that comes last is linked behind it.
+// Last returns the last element, or the root of an empty list.
 func (l *List) Last() *Watch { return l.root.prev }
 
 // Next returns the element after w, nil if w is the last.
@@ -50,7 +45,7 @@ func (l *List) Next(w *Watch) *Watch {
 	return w.next
 }
 
-// Prev returns w's predecessor, which may be the root.
+// Prev returns the element before w, which may be the root.
 func (w *Watch) Prev() *Watch { return w.prev }
 
 // Link inserts w, which belongs to m, or is a mark of an index if m is nil, behind after.
@@ -64,7 +59,7 @@ func (l *List) Link(w *Watch, m *Machine, position int64, after *Watch) {
 	}
 }
 
-// Unlink takes w out of the list that it is in.
+// Unlink takes w out of its list.
 func (w *Watch) Unlink() {
 	l := w.list
 	next, prev := w.next, w.prev
@@ -81,7 +76,7 @@ func (w *Watch) Unlink() {
 // Start puts the cursor before the first element.
 func (l *List) Start() { l.walk = l.root.next }
 
-// Read puts the next operations into out, those at or below a position, and moves the cursor behind them.
+// Read puts the next operations into out, up to a position, and moves the cursor behind them.
 func (l *List) Read(upTo int64, out []*Machine) (n int) {
 	w := l.walk
 	for ; w != &l.root && n < len(out) && w.position <= upTo; w = w.next {
@@ -94,11 +89,10 @@ func (l *List) Read(upTo int64, out []*Machine) (n int) {
 	return n
 }
 
-// AtEnd reports whether the cursor stands behind every element at or below a position.
+// AtEnd reports whether the cursor stands behind every element up to a position.
 func (l *List) AtEnd(upTo int64) bool { return l.walk == &l.root || l.walk.position > upTo }
 
-// List returns the list that w is in, nil if it is in none. Only the holder may call
-// it, or the goroutine that takes out w after the holder has made it stale.
+// List returns the list that w is in, nil if none. It is for the holder, or who takes out a stale watch.
 func (w *Watch) List() *List { return w.list }
 
 // Machine returns the machine of the operation, nil if w is a mark.
@@ -116,16 +110,15 @@ func (m *Machine) Keys() int { return m.extra() + 1 }
 // First returns the watch of the first key.
 func (m *Machine) First() *Watch { return &m.first }
 
-// MakeExtra returns the watches beyond the first, which it allocates. Only the holder may call it, once.
+// MakeExtra allocates the watches beyond the first. Only the holder may call it, once.
 func (m *Machine) MakeExtra() []Watch {
 	extra := make([]Watch, m.extra())
 	m.tail = unsafe.Pointer(unsafe.SliceData(extra))
 	return extra
 }
 
-// Extra returns the watches beyond the first, nil if there are none. Only the holder
-// may call it, before Settle. The conversion is safe because tail of an operation that has not ended is nil or
-// points to an array of extra() Watches.
+// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail of an
+// operation that has not ended is nil or points to extra() Watches.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {
 		return nil

@@ -21,7 +21,7 @@ type Records struct {
 	purgatory string
 	logger    *slog.Logger  // nil: nothing is logged but panics
 	handler   guard.Handler // of panics; may be nil
-	panics    atomic.Int64 // not explored: it only counts
+	panics    atomic.Int64  // not explored: it only counts
 	queue     Queue
 
 	mu struct { // lock level 8, taken with no other held

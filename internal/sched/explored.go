@@ -30,9 +30,6 @@ const (
 // InBubble returns false.
 func InBubble() bool { return false }
 
-// MayLinger returns false.
-func MayLinger() bool { return false }
-
 var (
 	Yield       = explored.Yield
 	Go          = explored.Go

@@ -34,29 +34,23 @@ type (
 	}
 )
 
-func (x *number[T, A, P]) Load() T    { stall(); return P(&x.v).Load() }
-func (x *number[T, A, P]) Store(v T)  { stall(); P(&x.v).Store(v) }
-func (x *number[T, A, P]) Add(d T) T  { stall(); return P(&x.v).Add(d) }
-func (x *number[T, A, P]) Swap(v T) T { stall(); return P(&x.v).Swap(v) }
-func (x *number[T, A, P]) Or(v T) T   { stall(); return P(&x.v).Or(v) }
-func (x *number[T, A, P]) And(v T) T  { stall(); return P(&x.v).And(v) }
-func (x *number[T, A, P]) CompareAndSwap(old, v T) bool {
-	stall()
-	return P(&x.v).CompareAndSwap(old, v)
-}
+func (x *number[T, A, P]) Load() T                    { stall(); return P(&x.v).Load() }
+func (x *number[T, A, P]) Store(v T)                  { stall(); P(&x.v).Store(v) }
+func (x *number[T, A, P]) Add(d T) T                  { stall(); return P(&x.v).Add(d) }
+func (x *number[T, A, P]) Swap(v T) T                 { stall(); return P(&x.v).Swap(v) }
+func (x *number[T, A, P]) Or(v T) T                   { stall(); return P(&x.v).Or(v) }
+func (x *number[T, A, P]) And(v T) T                  { stall(); return P(&x.v).And(v) }
+func (x *number[T, A, P]) CompareAndSwap(o, v T) bool { stall(); return P(&x.v).CompareAndSwap(o, v) }
 
 func (b *Bool) Load() bool                      { stall(); return b.v.Load() }
 func (b *Bool) Store(v bool)                    { stall(); b.v.Store(v) }
 func (b *Bool) Swap(v bool) bool                { stall(); return b.v.Swap(v) }
 func (b *Bool) CompareAndSwap(old, v bool) bool { stall(); return b.v.CompareAndSwap(old, v) }
 
-func (p *Pointer[T]) Load() *T     { stall(); return p.v.Load() }
-func (p *Pointer[T]) Store(v *T)   { stall(); p.v.Store(v) }
-func (p *Pointer[T]) Swap(v *T) *T { stall(); return p.v.Swap(v) }
-func (p *Pointer[T]) CompareAndSwap(old, v *T) bool {
-	stall()
-	return p.v.CompareAndSwap(old, v)
-}
+func (p *Pointer[T]) Load() *T                    { stall(); return p.v.Load() }
+func (p *Pointer[T]) Store(v *T)                  { stall(); p.v.Store(v) }
+func (p *Pointer[T]) Swap(v *T) *T                { stall(); return p.v.Swap(v) }
+func (p *Pointer[T]) CompareAndSwap(o, v *T) bool { stall(); return p.v.CompareAndSwap(o, v) }
 
 func (m *Mutex) Lock()         { stall(); m.v.Lock() }
 func (m *Mutex) TryLock() bool { stall(); return m.v.TryLock() }
@@ -68,10 +62,8 @@ func Go(f func()) { go func() { stall(); f() }() }
 // Yield may stall, too.
 func Yield() { stall() }
 
-// stall lets others run in one of eight calls, and sleeps for at most 100 µs in one of 4,096. In a synctest bubble it
-// does not sleep: a goroutine that sleeps there with a lock stops the bubble's time, for which it waits. The generator
-// is that of each thread: a common one would order the goroutines for the race detector, and hide from it what is not
-// ordered.
+// stall lets others run in one of eight calls, and sleeps for at most 100 µs in one of 4,096, but not in a
+// bubble, whose time would stop. A common generator would order the goroutines for the race detector.
 func stall() {
 	switch n := rand.Uint32N(1 << 12); {
 	case n == 0 && !InBubble():

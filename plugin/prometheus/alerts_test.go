@@ -29,23 +29,6 @@ func TestAlertsFireOnSickDaysOnly(t *testing.T) {
 	require.NoError(t, err, out)
 }
 
-// TestAlertsLookAtEachInstance puts back the sums over instances, behind which a healthy twin hides a sick one.
-func TestAlertsLookAtEachInstance(t *testing.T) {
-	rules, err := os.ReadFile("alerts.yaml")
-	require.NoError(t, err)
-	summed := strings.ReplaceAll(string(rules), "sum without (outcome)", "sum by (purgatory)")
-	require.NotEqual(t, string(rules), summed)
-	days, err := os.ReadFile("alerts_test.yaml")
-	require.NoError(t, err)
-	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "alerts.yaml"), []byte(summed), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "alerts_test.yaml"), days, 0o600))
-	out, err := promtool(t, "test", "rules", filepath.Join(folder, "alerts_test.yaml"))
-	require.Error(t, err)
-	assert.Contains(t, out, "nobody calls CheckAndComplete")
-	assert.Contains(t, out, "slow follower")
-}
-
 // TestEachAlertFiresInSomeTest: a rule that no test has seen firing may be one that never does.
 func TestEachAlertFiresInSomeTest(t *testing.T) {
 	rules, err := os.ReadFile("alerts.yaml")

@@ -67,7 +67,7 @@ func scrape(t *testing.T, c prometheus.Collector) string {
 }
 
 func TestTheLinterFindsNothing(t *testing.T) {
-	c, err := New(used(t, purgatory.WithHistograms()), newPurgatory[int](t, "fetch"))
+	c, err := New(used(t, purgatory.WithDiagnostics()), newPurgatory[int](t, "fetch"))
 	require.NoError(t, err)
 	require.NoError(t, c.AddSignals(said{Name: "nats"}))
 	problems, err := testutil.CollectAndLint(c)
@@ -81,7 +81,7 @@ func TestTheLinterFindsNothing(t *testing.T) {
 }
 
 func TestMetricsSayWhatStatsSay(t *testing.T) {
-	c, err := New(used(t, purgatory.WithHistograms()))
+	c, err := New(used(t, purgatory.WithDiagnostics()))
 	require.NoError(t, err)
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP purgatory_pending_operations Operations that wait: accepted and not ended.
@@ -104,7 +104,7 @@ purgatory_wasted_checks_total{purgatory="produce"} 2
 }
 
 func TestHistogramsAreCumulativeAndInSeconds(t *testing.T) {
-	c, err := New(used(t, purgatory.WithHistograms()))
+	c, err := New(used(t, purgatory.WithDiagnostics()))
 	require.NoError(t, err)
 	text := scrape(t, c)
 	for _, line := range []string{
@@ -113,32 +113,15 @@ func TestHistogramsAreCumulativeAndInSeconds(t *testing.T) {
 		`purgatory_wait_seconds_bucket{outcome="satisfied",purgatory="produce",le="+Inf"} 1`,
 		`purgatory_wait_seconds_sum{outcome="satisfied",purgatory="produce"} 0.003`,
 		`purgatory_wait_seconds_count{outcome="expired",purgatory="produce"} 1`,
-		`purgatory_expiry_lateness_seconds_bucket{purgatory="produce",le="0.000125"} 1`,
-		`purgatory_pending_operations_by_age{age="1.024",purgatory="produce"} 0`,
-		`purgatory_pending_operations_by_age{age="4.096",purgatory="produce"} 1`,
 	} {
 		assert.Contains(t, text, line+"\n")
 	}
 }
 
-func TestWithoutHistogramsThereAreNone(t *testing.T) {
+func TestWithoutDiagnosticsThereAreNoHistograms(t *testing.T) {
 	c, err := New(used(t))
 	require.NoError(t, err)
-	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds", "purgatory_oldest_operation_age_seconds"))
-}
-
-// TestUntimedCallbacksHaveNoTimes: a 0 would say that no callback is stuck.
-func TestUntimedCallbacksHaveNoTimes(t *testing.T) {
-	times := []string{"oldest_running_callback_seconds{", "stuck_callbacks{", "slow_callbacks_total{"}
-	text := scrape(t, fixed{&Collector{}, &purgatory.Stats{Running: 9, Due: 3, OldestDue: time.Second}})
-	assert.Contains(t, text, `purgatory_running_callbacks{purgatory="p"} 9`)
-	for _, name := range times {
-		assert.NotContains(t, text, name)
-	}
-	text = scrape(t, fixed{&Collector{}, &purgatory.Stats{CallbacksTimed: true}})
-	for _, name := range times {
-		assert.Contains(t, text, name+`purgatory="p"} 0`)
-	}
+	assert.Zero(t, testutil.CollectAndCount(c, "purgatory_wait_seconds"))
 }
 
 func TestNamesTellPurgatoriesApart(t *testing.T) {
@@ -158,7 +141,10 @@ func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
 	c, err := New()
 	require.NoError(t, err)
 	require.NoError(t, c.AddSignals(said{Name: "nats"}))
-	text := scrape(t, c) + scrape(t, fixed{c, everything(t)})
+	require.NoError(t, c.AddQueue("jobs", counted{}))
+	require.NoError(t, c.AddWatermark("replicated", come{}))
+	require.NoError(t, c.Add(fixed(everything())))
+	text := scrape(t, c)
 	for _, file := range []string{"dashboard.json", "alerts.yaml"} {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -189,56 +175,17 @@ func TestTheDocumentationCountsTheSeries(t *testing.T) {
 	require.NoError(t, err)
 	few, err := New(newPurgatory[string](t, "p"))
 	require.NoError(t, err)
-	all, err := New(newPurgatory[string](t, "p", purgatory.WithHistograms()))
+	all, err := New(newPurgatory[string](t, "p", purgatory.WithDiagnostics()))
 	require.NoError(t, err)
-	most, err := New(newPurgatory[string](t, "p", purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour)))
-	require.NoError(t, err)
-	histograms := testutil.CollectAndCount(all, "purgatory_wait_seconds", "purgatory_expiry_lateness_seconds")
+	histograms := testutil.CollectAndCount(all, "purgatory_wait_seconds")
 	classic := histograms * (purgatory.HistogramBuckets + 2) // buckets, sum, count
 	none, err := New()
 	require.NoError(t, err)
-	require.NoError(t, none.AddSignals(said{Name: "nats", QueueUsed: -1}))
+	require.NoError(t, none.AddSignals(said{Name: "nats"}))
 	for _, says := range []string{
-		fmt.Sprintf("%d to %d series a purgatory", series(few), series(most)),
-		fmt.Sprintf("It has %d series with its name", series(none)),
-		fmt.Sprintf("A purgatory has %d series without histograms, %d with them, and %d where", series(few), series(all), series(all)-classic+histograms),
+		fmt.Sprintf("%d series a purgatory, %d with `WithDiagnostics`, %d where the server scrapes native histograms", series(few), series(all), series(all)-classic+histograms),
+		fmt.Sprintf("%d series a source of hints, %d a line, %d a watermark", series(none), len(queueMetrics), len(watermarkMetrics)),
 	} {
 		assert.Contains(t, string(text), says, "docs/operations.md")
 	}
-}
-
-// stuck is an operation whose callback does not return until it may.
-type stuck struct {
-	operation.DelayedOperation
-	may chan struct{}
-}
-
-func (s *stuck) TryComplete() bool { return false }
-func (s *stuck) OnComplete()       { <-s.may }
-func (s *stuck) OnExpiration()     {}
-
-// TestStuckWorkersAreMeasured has 40 operations expire whose callbacks block both workers.
-func TestStuckWorkersAreMeasured(t *testing.T) {
-	p, err := purgatory.New[string]("p", purgatory.WithExpiryWorkers(2), purgatory.WithSlowCallback(20*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(func() { p.Close() })
-	may := make(chan struct{})
-	t.Cleanup(func() { close(may) })
-	for range 40 {
-		_, err := p.TryCompleteElseWatch(&stuck{may: may}, 5*time.Millisecond, "a")
-		require.NoError(t, err)
-	}
-	c, err := New(p)
-	require.NoError(t, err)
-	value := func(name string) (v float64) {
-		_, rest, _ := strings.Cut(scrape(t, c), "\npurgatory_"+name+`{purgatory="p"} `)
-		_, err := fmt.Sscan(rest, &v)
-		require.NoError(t, err, name)
-		return v
-	}
-	require.Eventually(t, func() bool {
-		return value("oldest_due_operation_seconds") > 0.1 && value("oldest_running_callback_seconds") > 0.1 && value("stuck_callbacks") == 2 && value("due_operations") > 20
-	}, time.Minute, 20*time.Millisecond)
-	assert.InDelta(t, 2, value("running_callbacks"), 0)
-	assert.Zero(t, value(`slow_callbacks_total`))
 }

@@ -9,20 +9,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-// native returns what a histogram of one series has as a native one: counts by upper bound, the zero bucket under its
+// native returns what the histogram of the waits with that outcome has as a native one: counts by upper bound, the zero bucket under its
 // threshold.
-func native(t *testing.T, c prometheus.Collector, name string) (h *dto.Histogram, counts map[float64]int64) {
+func native(t *testing.T, c prometheus.Collector, outcome string) (h *dto.Histogram, counts map[float64]int64) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(c))
 	families, err := r.Gather()
 	require.NoError(t, err)
 	for _, f := range families {
-		if f.GetName() == name {
-			h = f.GetMetric()[0].GetHistogram()
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "purgatory_wait_seconds" && m.GetLabel()[0].GetValue() == outcome {
+				h = m.GetHistogram()
+			}
 		}
 	}
 	require.NotNil(t, h)
@@ -42,34 +45,33 @@ func native(t *testing.T, c prometheus.Collector, name string) (h *dto.Histogram
 }
 
 func TestNativeBucketsStandBesideTheClassicOnes(t *testing.T) {
-	n := timed(t)
+	n := timed()
+	h := &n.Waited[operation.Satisfied]
 	want := make(map[float64]int64)
-	for i := range n.Late.Counts {
-		n.Late.Counts[i] = int64(100 + i*i)
-		want[math.Exp2(float64(i-13))] = n.Late.Counts[i] // 125 µs is 2.3 % more than 2^-13 s
+	for i := range h.Counts {
+		h.Counts[i] = int64(100 + i*i)
+		want[math.Exp2(float64(i-10))] = h.Counts[i] // 1 ms is 2.4 % more than 2^-10 s
 	}
-	h, counts := native(t, fixed{&Collector{opts: Options{NativeHistograms: true}}, n}, "purgatory_expiry_lateness_seconds")
+	c, err := NewWithOptions(Options{NativeHistograms: true}, fixed(*n))
+	require.NoError(t, err)
+	got, counts := native(t, c, "satisfied")
 	assert.Equal(t, want, counts)
-	assert.EqualValues(t, 0, h.GetSchema())
-	assert.Len(t, h.GetBucket(), purgatory.HistogramBuckets-1)
-	for bound := range counts {
-		near := math.Inf(1)
-		for i := range purgatory.HistogramBuckets - 1 {
-			near = min(near, math.Abs(1-bound/n.Late.Bound(i).Seconds()))
-		}
-		if bound < n.Late.Bound(purgatory.HistogramBuckets-2).Seconds() {
-			assert.Less(t, near, 0.024)
-		}
+	assert.EqualValues(t, 0, got.GetSchema())
+	assert.Len(t, got.GetBucket(), purgatory.HistogramBuckets-1)
+	for i := range purgatory.HistogramBuckets - 1 {
+		assert.InEpsilon(t, h.Bound(i).Seconds(), math.Exp2(float64(i-10)), 0.025)
 	}
 }
 
 func TestNativeHistogramsAreAnOption(t *testing.T) {
-	h, counts := native(t, fixed{&Collector{}, timed(t)}, "purgatory_expiry_lateness_seconds")
+	c, err := New(fixed(*timed()))
+	require.NoError(t, err)
+	h, counts := native(t, c, "satisfied")
 	assert.Nil(t, h.Schema)
 	assert.Equal(t, map[float64]int64{0: 0}, counts)
-	c, err := NewWithOptions(Options{NativeHistograms: true}, used(t, purgatory.WithHistograms()))
+	c, err = NewWithOptions(Options{NativeHistograms: true}, used(t, purgatory.WithDiagnostics()))
 	require.NoError(t, err)
-	h, counts = native(t, c, "purgatory_expiry_lateness_seconds")
+	h, counts = native(t, c, "satisfied")
 	assert.EqualValues(t, 1, h.GetSampleCount())
-	assert.Equal(t, map[float64]int64{math.Exp2(-13): 1}, counts)
+	assert.Equal(t, map[float64]int64{math.Exp2(-10): 0, math.Exp2(-8): 1}, counts, "3 ms are up to 4 ms")
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
 
@@ -34,33 +34,33 @@ var exported = map[string]string{
 	"WastedChecks":   `purgatory_wasted_checks_total{purgatory="p"}`,
 	"Signals":        `purgatory_signals_total{purgatory="p"}`,
 	"Purged":         `purgatory_purged_entries_total{purgatory="p"}`,
+	"Unchecked":      `purgatory_unchecked_operations_total{purgatory="p"}`,
+	"GaveUp":         `purgatory_given_up_waits_total{purgatory="p"}`,
 	"PassedOver":     `purgatory_passed_over_waits_total{purgatory="p"}`,
 	"Panics":         `purgatory_panics_total{purgatory="p"}`,
 	"Running":        `purgatory_running_callbacks{purgatory="p"}`,
 	"BlockedFor":     `purgatory_blocked_callbacks_seconds{purgatory="p"}`,
-	"OldestRunning":  `purgatory_oldest_running_callback_seconds{purgatory="p"}`,
-	"StuckCallbacks": `purgatory_stuck_callbacks{purgatory="p"}`,
-	"SlowCallbacks":  `purgatory_slow_callbacks_total{purgatory="p"}`,
 	"Due":            `purgatory_due_operations{purgatory="p"}`,
 	"OldestDue":      `purgatory_oldest_due_operation_seconds{purgatory="p"}`,
 	"ReaperStalls":   `purgatory_reaper_stalls_total{purgatory="p"}`,
-	"OldestAge":      `purgatory_oldest_operation_age_seconds{purgatory="p"}`,
 }
 
-// fixed is a collector of one purgatory whose numbers are n.
-type fixed struct {
-	c *Collector
-	n *purgatory.Stats
-}
+// fixed is a purgatory whose numbers are known.
+type fixed purgatory.Stats
 
-func (f fixed) Describe(out chan<- *prometheus.Desc) { f.c.Describe(out) }
-func (f fixed) Collect(out chan<- prometheus.Metric) { f.c.collect("p", f.n, out) }
+func (fixed) Name() string             { return "p" }
+func (f fixed) Stats() purgatory.Stats { return purgatory.Stats(f) }
 
-func timed(t *testing.T) *purgatory.Stats {
+// scrapeOf returns what Prometheus would get of one purgatory.
+func scrapeOf(t *testing.T, n *purgatory.Stats, opts Options) string {
 	t.Helper()
-	n := newPurgatory[string](t, "p", purgatory.WithHistograms(), purgatory.WithSlowCallback(time.Hour)).Stats()
-	require.True(t, n.Timed && n.CallbacksTimed)
-	return &n
+	c, err := NewWithOptions(opts, fixed(*n))
+	require.NoError(t, err)
+	return scrape(t, c)
+}
+
+func timed() *purgatory.Stats {
+	return &purgatory.Stats{Waited: new([operation.NumOutcomes]purgatory.Histogram)}
 }
 
 // eachNumber calls set for every field that is one number.
@@ -75,7 +75,7 @@ func eachNumber(v reflect.Value, set func(field string, v reflect.Value)) {
 // TestEachNumberIsUnderItsName gives every number a value that no other has. A number that Stats gains and nobody exports
 // is an error too.
 func TestEachNumberIsUnderItsName(t *testing.T) {
-	n, want := timed(t), make(map[string]int64)
+	n, want := timed(), make(map[string]int64)
 	value := int64(1000)
 	eachNumber(reflect.ValueOf(n).Elem(), func(field string, v reflect.Value) {
 		value += 7
@@ -90,7 +90,7 @@ func TestEachNumberIsUnderItsName(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, len(want), 20)
 	lines := make(map[string]bool)
-	for line := range strings.Lines(scrape(t, fixed{&Collector{}, n})) {
+	for line := range strings.Lines(scrapeOf(t, n, Options{})) {
 		lines[strings.TrimSpace(line)] = true
 	}
 	for field, value := range want {
@@ -99,57 +99,36 @@ func TestEachNumberIsUnderItsName(t *testing.T) {
 }
 
 // everything returns numbers of which none is 0, so that every metric is there.
-func everything(t *testing.T) *purgatory.Stats {
-	t.Helper()
-	n := timed(t)
+func everything() purgatory.Stats {
+	n := timed()
 	eachNumber(reflect.ValueOf(n).Elem(), func(_ string, v reflect.Value) { v.SetInt(1) })
-	return n
+	return *n
 }
 
 // TestEachHistogramIsUnderItsName gives every bucket of every histogram a count that no other has, the last ones too.
 func TestEachHistogramIsUnderItsName(t *testing.T) {
-	n := timed(t)
-	value := int64(0)
-	fill := func(h *purgatory.Histogram) (sums []int64) {
-		total := int64(0)
-		for i := range h.Counts {
+	n, value := timed(), int64(0)
+	for o := range n.Waited {
+		for i := range n.Waited[o].Counts {
 			value++
-			h.Counts[i] = value
-			total += value
-			sums = append(sums, total)
+			n.Waited[o].Counts[i] = value
 		}
-		h.Sum = float64(total)
-		return sums
+		n.Waited[o].Sum = float64(value)
 	}
-	type histogram struct {
-		of     *purgatory.Histogram
-		name   string
-		labels string
-	}
-	all := []histogram{{&n.Late, "purgatory_expiry_lateness_seconds", `purgatory="p"`}}
-	for o, outcome := range []string{"pending", "satisfied", "forced", "expired", "cancelled", "closed"} {
-		if o > 0 {
-			all = append(all, histogram{&n.Waited[o], "purgatory_wait_seconds", `outcome="` + outcome + `",purgatory="p"`})
-		}
-	}
-	sums := make([][]int64, len(all))
-	for i, h := range all {
-		sums[i] = fill(h.of)
-	}
-	ages := fill(&n.Ages)
 	for _, native := range []bool{false, true} {
-		text := scrape(t, fixed{&Collector{opts: Options{NativeHistograms: native}}, n})
-		for i, h := range all {
-			last := purgatory.HistogramBuckets - 1
-			for bucket := range last {
-				assert.Contains(t, text, fmt.Sprintf("%s_bucket{%s,le=\"%v\"} %d\n", h.name, h.labels, h.of.Bound(bucket).Seconds(), sums[i][bucket]))
+		text := scrapeOf(t, n, Options{NativeHistograms: native})
+		for o := operation.Satisfied; o < operation.NumOutcomes; o++ {
+			h, total, labels := &n.Waited[o], int64(0), fmt.Sprintf(`outcome="%s",purgatory="p"`, o)
+			for i, count := range h.Counts {
+				total += count
+				bound := "+Inf"
+				if i < purgatory.HistogramBuckets-1 {
+					bound = fmt.Sprint(h.Bound(i).Seconds())
+				}
+				assert.Contains(t, text, fmt.Sprintf("purgatory_wait_seconds_bucket{%s,le=%q} %d\n", labels, bound, total))
 			}
-			assert.Contains(t, text, fmt.Sprintf("%s_bucket{%s,le=\"+Inf\"} %d\n", h.name, h.labels, sums[i][last]))
-			assert.Contains(t, text, fmt.Sprintf("%s_count{%s} %d\n", h.name, h.labels, sums[i][last]))
-			assert.Contains(t, text, fmt.Sprintf("%s_sum{%s} %d\n", h.name, h.labels, sums[i][last]))
-		}
-		for bucket := range purgatory.HistogramBuckets - 1 {
-			assert.Contains(t, text, fmt.Sprintf("purgatory_pending_operations_by_age{age=\"%v\",purgatory=\"p\"} %d\n", n.Ages.Bound(bucket).Seconds(), ages[bucket]))
+			assert.Contains(t, text, fmt.Sprintf("purgatory_wait_seconds_count{%s} %d\n", labels, total))
+			assert.Contains(t, text, fmt.Sprintf("purgatory_wait_seconds_sum{%s} %v\n", labels, h.Sum))
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestASourceMayStopWhatItMeasures(t *testing.T) {
 		"closes it":            {do: func(s *scene) { _ = s.p.Close() }, ended: true},
 		"shuts it down":        {do: func(s *scene) { ctx, end := context.WithCancel(context.Background()); end(); _ = s.p.Shutdown(ctx) }, ended: true},
 		"ends what waits":      {do: func(s *scene) { s.p.CancelForKey("a", nil) }, ended: true},
-		"inspects it":          {do: func(s *scene) { _ = s.p.Inspect(10, 10) }},
+		"inspects it":          {do: func(s *scene) { _ = s.p.Inspect(10) }},
 		"removes itself":       {do: func(s *scene) { s.c.Remove("asked"); s.c.RemoveSignals("asked") }, gone: true},
 		"closes and removes":   {do: func(s *scene) { s.c.Remove("asked"); s.c.RemoveSignals("asked"); _ = s.p.Close() }, gone: true, ended: true},
 		"adds another":         {do: func(s *scene) { _ = s.c.AddSignals(said{Name: "nats"}) }},

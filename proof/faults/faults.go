@@ -34,8 +34,8 @@ type Server struct {
 // Sick are servers with one fault each.
 var Sick = []Server{
 	{
-		Name: "a check is missing", Page: "trouble", Note: `^\d\d % of what ended in the last \d\d s has expired, \d+ of \d+ operations: is a CheckAndComplete missing`, After: 24 * time.Second,
-		Alerts: []string{"PurgatoryRequestsExpire"},
+		Name: "a check is missing", Page: "trouble", Note: `^\d+ operations have expired in the last \d\d s, and nobody had checked orders-\d+.* since they were registered: is a CheckAndComplete missing`, After: 24 * time.Second,
+		Alerts: []string{"PurgatoryUnchecked"},
 		run: func(s *server) {
 			s.produce(func(partition int, change func(), check func(key string)) {
 				if change(); partition%2 == 0 { // the other half forgets
@@ -45,8 +45,8 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "a key is misspelt", Page: "trouble", Note: `^\d\d % of what ended in the last \d\d s has expired`, After: 24 * time.Second,
-		Alerts: []string{"PurgatoryRequestsExpire"},
+		Name: "a key is misspelt", Page: "trouble", Note: `^\d+ operations have expired in the last \d\d s, and nobody had checked orders-\d+.* since they were registered: is a CheckAndComplete missing`, After: 24 * time.Second,
+		Alerts: []string{"PurgatoryUnchecked"},
 		run: func(s *server) {
 			s.produce(func(partition int, change func(), check func(key string)) {
 				if change(); partition < partitions/2 {
@@ -58,13 +58,13 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "nobody checks", Page: "trouble", Note: `^\d+ operations have expired, none was satisfied, and no check was ever made`, After: 24 * time.Second,
-		Alerts: []string{"PurgatoryNeverChecked", "PurgatoryRequestsExpire"},
+		Name: "nobody checks", Page: "trouble", Note: `^\d+ operations have expired in the last \d\d s, and nobody had checked orders-\d+.* since they were registered: is a CheckAndComplete missing`, After: 24 * time.Second,
+		Alerts: []string{"PurgatoryUnchecked"},
 		run:    func(s *server) { s.produce(func(_ int, change func(), _ func(key string)) { change() }) },
 	},
 	{
-		Name: "callbacks block", Page: "trouble", Note: `^\d+ callbacks run, and under some keys none has returned for`, After: 10 * time.Second,
-		Alerts: []string{"PurgatoryCallbacksBlock"},
+		Name: "callbacks block", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\d.]+s: it blocks`, After: 10 * time.Second,
+		Alerts: []string{"PurgatoryCallbackBlocks"},
 		run: func(s *server) {
 			s.answer = func(partition int) {
 				if partition >= partitions/2 { // whose client does not read its answers
@@ -75,7 +75,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "one callback blocks", Page: "look", Note: `^at every look in the last minute at least 1 callback ran: does it block, or`, After: 75 * time.Second,
+		Name: "one callback blocks", Page: "look", Note: `^at every look in the last minute at least 1 callback ran, and few operations ended: does one block`, After: 75 * time.Second,
 		Alerts: []string{"PurgatoryCallbacksAlwaysRun"},
 		run: func(s *server) {
 			var blocked atomic.Bool
@@ -90,8 +90,8 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "a follower hangs", Page: "trouble", Note: `^\d\d % of what ended in the last \d\d s has expired`, After: 24 * time.Second,
-		Alerts: []string{"PurgatoryRequestsExpire"},
+		Name: "a follower hangs", Page: "trouble", Note: `^\d+ operations have expired in the last \d\d s, of \d+ that ended, and their conditions were never true: orders-\d+ \(checked \d+ times\)`, After: 24 * time.Second,
+		Alerts: []string{"PurgatoryNeverTrue"},
 		run: func(s *server) {
 			s.produce(func(partition int, change func(), check func(key string)) {
 				if partition%3 > 0 { // a third of the partitions waits for the follower that hangs
@@ -116,7 +116,7 @@ var Well = []Server{
 	{Name: "produces", run: func(s *server) {
 		s.produce(checked)
 		// Now and then one expires: its replica was restarted.
-		s.each(time.Minute, func(int) { s.submit(&request{ready: never}, produceTimeout, "restarted") })
+		s.each(10*time.Minute, func(int) { s.submit(&request{ready: never}, produceTimeout, "restarted") })
 	}},
 	{Name: "fetches", opts: expected, run: func(s *server) {
 		for partition := range partitions {

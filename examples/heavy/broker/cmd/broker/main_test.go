@@ -37,7 +37,7 @@ func TestPrompt(t *testing.T) {
 		return len(shown) == 8 && strings.Contains(out.String(), "brokers are up")
 	})
 	for _, name := range []string{"produce-1", "fetch-3", "rebalance", "heartbeat"} {
-		assert.True(t, all[name].Timed, "%s: %v", name, all)
+		assert.NotNil(t, all[name].Stats.Waited, "%s: %v", name, all)
 	}
 	say := func(line, answer string) {
 		t.Helper()
