@@ -51,9 +51,9 @@ type counters struct {
 
 // noteExpired logs that m, which the caller holds, expires, and that no check has come to it.
 func (p *Purgatory[K]) noteExpired(m *machine.Machine, key K) {
-	op, age := m.Operation(), m.Entry().Deadline()-m.Start()
+	kind, age := observe.Kind(m.Operation()), m.Entry().Deadline()-m.Start() // now: a record that waits must not keep the operation in memory
 	p.records.Log(slog.LevelWarn, EventUnchecked, func() []any {
-		return []any{"operation", observe.Kind(op), "key", observe.Key(key), "age", age}
+		return []any{"operation", kind, "key", observe.Key(key), "age", age}
 	})
 }
 

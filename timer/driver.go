@@ -9,9 +9,9 @@ import (
 
 // callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
 // shard is to be flushed, a goroutine of its own does so, once, and gets this processor. While the garbage
-// collector marks, nobody may look at the runtime timer on which the driver sleeps for up to 50 ms: beside a
-// million pending operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
-// (docs/internals/decisions.md#a-stand-in-for-the-clock). The caller whose compare-and-swap succeeds starts it.
+// collector marks, nobody may look at the driver's runtime timer for up to 50 ms: beside a million pending
+// operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
+// (docs/internals/decisions.md#a-stand-in-for-the-clock).
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -41,7 +41,6 @@ func (t *store) late(at int64) int64 {
 	return min(at, never-patience) + patience
 }
 
-// need starts a worker if at is 0; otherwise it ends the driver's sleep, or its next one.
 func (t *SystemTimer) need(at int64) {
 	if at == 0 {
 		t.pool.Kick()

@@ -38,8 +38,8 @@ func (t *store) next() (at int64) {
 }
 
 // runDue claims the due entries of one shard one by one, running each, and starts another worker if more are
-// due. It reports whether a task ran. An entry that was claimed in advance could not be cancelled, and would
-// wait behind a task that blocks.
+// due. An entry that was claimed in advance could not be cancelled, and would wait behind a task that blocks:
+// see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
@@ -87,10 +87,9 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	return nil, at
 }
 
-// anyReady reports whether an entry is due.
 func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// readyShard returns a shard that is ready, nil if there is none. It begins at another one each time.
+// readyShard returns a shard that is ready, beginning at another one each time, or nil.
 func (t *store) readyShard() *shard {
 	if !t.anyReady() {
 		return nil

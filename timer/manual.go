@@ -43,7 +43,7 @@ func (t *ManualTimer) need(int64) {}
 func (t *ManualTimer) check() {}
 
 // Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or the
-// time of the addition if the deadline had passed then.
+// time of a later addition.
 func (t *ManualTimer) Now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -35,8 +35,8 @@ func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(
 // a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
-// WithWorkers sets how many goroutines may run expired tasks at a time. They start on demand. While that many
-// tasks block, no other task runs. Default: 16 for each processor (GOMAXPROCS).
+// WithWorkers sets how many goroutines may run expired tasks at a time; while that many block, no other task
+// runs. Default: 16 for each processor (GOMAXPROCS).
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the
@@ -62,7 +62,6 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 var discard = slog.New(slog.DiscardHandler)
 
-// configure sets c to the defaults, and then to what opts ask for.
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),

@@ -92,7 +92,6 @@ func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	return s.timeOf(s.mu.wheel.put(e, tick))
 }
 
-// lowerLocked puts the first entry of list into the wheel or into due.
 func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	e := list.First()
 	e.Unlink()
@@ -134,7 +133,6 @@ func (s *shard) flushLocked(now int64) (more bool) {
 	return true
 }
 
-// youngTime returns when young expires, never if it is empty.
 func (s *shard) youngTime() int64 {
 	if s.mu.young.Empty() {
 		return never

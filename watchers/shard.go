@@ -45,7 +45,7 @@ type Shard[K comparable] struct {
 // Counts is the number of operations that have ended in a shard, by outcome.
 type Counts [machine.NumOutcomes]int64
 
-// Wait is a key, with its hash, and the position of it that an operation is to wait for.
+// Wait is a key, with its hash, and the position to wait for.
 type Wait[K comparable] struct {
 	Key      K
 	Position int64
@@ -90,8 +90,7 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts an operation as accepted and as ended with o, before it was watched. It returns false if the
-// shard is closed.
+// Pass counts an operation that ends with o before it is watched. It returns false if the shard is closed.
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.lock()
 	defer s.unlock()
@@ -106,8 +105,7 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	return true
 }
 
-// Met counts a wait that does not begin, because its condition is met, even if the shard is closed: nobody has
-// to be told.
+// Met counts a wait whose condition is met before it begins, even if the shard is closed.
 func (s *Shard[K]) Met() {
 	s.met.Add(1)
 	if s.waited != nil {
@@ -127,7 +125,6 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	}
 }
 
-// runsLocked notes that methods of m, which waits for the key of l, are about to run.
 func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
 	s.mu.last.Key, s.mu.last.Kind = l.key, reflect.TypeOf(m.Operation())
 }
