@@ -128,8 +128,7 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 	case !first.Pass(machine.Expired):
 		return p.refusal(ErrClosed, "while trying")
 	}
-	first.Enter()
-	first.Exit(1)
+	first.Answered()
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
