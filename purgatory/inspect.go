@@ -59,7 +59,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
 	p.made()
 	var in Inspection
 	in.Oldest, in.Looked = p.inspectOldest(n)
-	if b := p.watchers.Blocked(p.timer.Now(), false); b.For > 0 {
+	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {

@@ -104,15 +104,19 @@ type Seen[K comparable] struct {
 }
 
 // Blocked returns the operation whose callback has been running for longest, as far as eras tell, or with whose try one began than which no
-// other in its shard has ended since. If anew is true it forgets what earlier calls have seen.
-func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Seen[K]) {
+// other in its shard has ended since. Skip is for how long nothing has run since the last call, because the process stalled: it does not count.
+func (w *Watchers[K]) Blocked(now, skip time.Duration) (longest Seen[K]) {
 	for s := range w.Shards() {
 		s.lock()
 		seen := &s.mu.seen
+		seen.began = min(seen.began+skip, now)
+		if seen.since > 0 {
+			seen.since = min(seen.since+skip, now+1)
+		}
 		switch {
 		case s.mu.walks == 0:
 			seen.since = 0
-		case anew || seen.since == 0 || seen.tries != s.mu.tries:
+		case seen.since == 0 || seen.tries != s.mu.tries:
 			seen.tries, seen.since = s.mu.tries, now+1
 		case now+1-seen.since > longest.For:
 			longest = s.mu.last
@@ -123,8 +127,6 @@ func (w *Watchers[K]) Blocked(now time.Duration, anew bool) (longest Seen[K]) {
 		if left == 0 {
 			seen.began, seen.key, seen.kind = now, s.mu.last.Key, s.mu.last.Kind
 			s.eras.now.Store(era + 1)
-		} else if anew {
-			seen.began = now
 		} else if now-seen.began > longest.For && seen.kind != nil {
 			longest = s.visitorLocked(left)
 			longest.For = now - seen.began

@@ -114,7 +114,7 @@ func ended(s *Shard[int], key int) {
 // A callback that does not return is seen, and named, whatever else begins and returns in its shard.
 func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 4})
-	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, false).For }
+	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, 0).For }
 	assert.Zero(t, blocked(1), "no shard is used")
 	busy, quiet := w.Shard(0), w.Shard(1)
 	ended(busy, 8)
@@ -123,7 +123,7 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	_, stays := busy.Enter(8)
 	assert.Zero(t, blocked(3), "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
-		b := w.Blocked(second*time.Second, false)
+		b := w.Blocked(second*time.Second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
 		ended(busy, 12)
 		_, era := busy.Enter(12)
@@ -137,10 +137,10 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	assert.Equal(t, 8*time.Second, blocked(11), "the longest")
 	busy.Exit(1, stays)
 	assert.Equal(t, time.Second+time.Second, blocked(12), "of the other shard")
-	assert.Zero(t, w.Blocked(13*time.Second, true).For, "after a stall nothing is known")
-	assert.Equal(t, time.Second, blocked(14))
+	assert.Equal(t, 3*time.Second, w.Blocked(63*time.Second, 50*time.Second).For, "a stall does not count")
+	assert.Equal(t, 4*time.Second, blocked(64))
 	quiet.Exit(1, other)
-	assert.Zero(t, blocked(15))
+	assert.Zero(t, blocked(65))
 }
 
 // Callbacks that return are not blocked, though some run at every look.
@@ -150,7 +150,7 @@ func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 	ended(s, 8)
 	_, era := s.Enter(8)
 	for second := range time.Duration(100) {
-		assert.LessOrEqual(t, w.Blocked(second*time.Second, false).For, time.Second)
+		assert.LessOrEqual(t, w.Blocked(second*time.Second, 0).For, time.Second)
 		_, next := s.Enter(8)
 		s.Exit(1, era)
 		era = next
@@ -166,12 +166,12 @@ func TestAShardIsBlockedByATry(t *testing.T) {
 	var walk Walk[int]
 	out := begin(w, &walk, 1, everyPosition, 1)
 	for second := range time.Duration(10) {
-		assert.Zero(t, w.Blocked(second*time.Second, false).For)
+		assert.Zero(t, w.Blocked(second*time.Second, 0).For)
 		walk.Next(nil, 1, out, false)
 	}
-	assert.Zero(t, w.Blocked(10*time.Second, false).For)
-	b := w.Blocked(13*time.Second, false)
+	assert.Zero(t, w.Blocked(10*time.Second, 0).For)
+	b := w.Blocked(13*time.Second, 0)
 	assert.Equal(t, []any{1, 3 * time.Second}, []any{b.Key, b.For})
 	pause(&walk)
-	assert.Zero(t, w.Blocked(20*time.Second, false).For, "nobody tries")
+	assert.Zero(t, w.Blocked(20*time.Second, 0).For, "nobody tries")
 }
