@@ -128,8 +128,7 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 	case !first.Pass(machine.Expired):
 		return p.refusal(ErrClosed, "while trying")
 	}
-	first.Enter()
-	first.Exit(1)
+	first.Answered()
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 

@@ -27,7 +27,8 @@ type ending[K comparable] struct {
 	n           int                // operations that were put into it
 	begun       int                // how many of the callbacks of first have begun
 	answered    int
-	later       bool // workers are to run the callbacks
+	visit       watchers.Visit // in the shard's gate
+	later       bool           // workers are to run the callbacks
 }
 
 // settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
@@ -95,7 +96,8 @@ func (e *ending[K]) run() {
 	if e.first == nil {
 		return
 	}
-	if e.shard.Enter()%lookEvery == 0 && machine.Deep() {
+	inside := 0
+	if inside, e.visit = e.shard.Enter(e.key); inside%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}
 	e.goOn()
@@ -113,7 +115,7 @@ func (e *ending[K]) goOn() {
 	for !e.answer() {
 	}
 	over = true
-	e.shard.Exit(e.answered)
+	e.shard.Exit(e.answered, e.visit)
 	e.n, e.answered = 0, 0
 }
 

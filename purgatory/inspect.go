@@ -20,8 +20,9 @@ type Inspection struct {
 	Oldest []OperationReport
 	Looked int
 
-	// Blocked has the operation whose method has been running for longest while no other one under its key has returned: see
-	// [Stats].BlockedFor. Age is for how long. It is empty if there is none.
+	// Blocked has the operation whose method has been running for longest: see
+	// [Stats].BlockedFor. Its Type may be that of another operation under its key. If several ended within
+	// 0.2 s under keys of the same watcher shard for which nobody waits any more, it may be another of them. Age is for how long. It is empty if there is none.
 	Blocked []OperationReport
 
 	// Unchecked and NeverTrue are some of the operations that have expired lately, each with another key: those that no check had come
@@ -58,7 +59,7 @@ func (p *Purgatory[K]) Inspect(n int) Inspection {
 	p.made()
 	var in Inspection
 	in.Oldest, in.Looked = p.inspectOldest(n)
-	if b := p.watchers.Blocked(p.timer.Now(), false); b.For > 0 {
+	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {

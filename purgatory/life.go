@@ -166,7 +166,7 @@ const drainTime = time.Second
 
 // unansweredText names an operation that Shutdown leaves unanswered: the one whose method has been running for longest.
 func (p *Purgatory[K]) unansweredText() string {
-	b := p.watchers.Blocked(p.timer.Now(), false)
+	b := p.watchers.Blocked(p.timer.Now(), 0)
 	if b.For == 0 {
 		return ""
 	}

@@ -54,10 +54,10 @@ type Stats struct {
 	// Running is how many keys are being tried, and how many goroutines run callbacks, once for each level of nested
 	// calls.
 	Running int64
-	// BlockedFor is for how long, at least, operations' methods have been running under some keys while none has
-	// returned; 0 if they return. It is measured between sweeps of the reaper and calls of Stats, and so about 0.2 s
-	// too low. A method that blocks while others of the same watcher shard return is not seen: then Running does not
-	// fall to 0. [Inspection] names the operation.
+	// BlockedFor is for how long, at least, a callback has been running, or a TryComplete while none under keys of the same watcher
+	// shard has returned: something blocks it. The callbacks of what one call ends count as one. It is measured between sweeps of
+	// the reaper and calls of Stats, and so about 0.4 s too low; where no reaper runs, as where nothing ever had a timeout,
+	// it begins with the first calls of Stats. A stall of the reaper does not count. [Inspection] names the operation.
 	BlockedFor time.Duration
 
 	// Due is a lower bound on how many entries of the timer have expired and wait for a worker, and OldestDue is for
@@ -121,7 +121,7 @@ func (p *Purgatory[K]) Stats() Stats {
 		PassedOver:     p.passedOver.Load(),
 		MaxPending:     int64(max(0, p.cfg.maxPending)),
 		Running:        int64(p.watchers.Inside()),
-		BlockedFor:     p.watchers.Blocked(p.timer.Now(), false).For,
+		BlockedFor:     p.watchers.Blocked(p.timer.Now(), 0).For,
 		ReaperStalls:   p.stalls.Load(),
 		Waited:         waited,
 	}

@@ -31,9 +31,12 @@ func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 func (p *Purgatory[K]) sweep(stalled bool) {
 	p.purge()
 	now := p.timer.Now()
-	if stalled || now-time.Duration(p.gatesSeen.Load()) >= gateInterval {
+	if since := now - time.Duration(p.gatesSeen.Load()); stalled || since >= gateInterval {
 		p.gatesSeen.Store(int64(now))
-		b := p.watchers.Blocked(now, stalled)
+		if !stalled {
+			since = 0
+		}
+		b := p.watchers.Blocked(now, since)
 		if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
 			p.stuckFor.Store(0)
 		} else if b.For < last || b.For >= 2*last {

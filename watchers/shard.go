@@ -25,9 +25,14 @@ type Shard[K comparable] struct {
 		signals       int64 // calls of Signal
 		unchecked     int64 // operations that have expired without a check
 
-		last  Seen[K]       // of what runs
-		seen  int64         // what Blocked has seen, which changes when a try or callbacks end
-		since time.Duration // of that, plus 1 ns; 0: nobody was inside
+		last Seen[K]  // of what runs
+		seen struct { // by Blocked
+			tries int64         // how many there were,
+			since time.Duration // and since when there have been no more while one goes on, plus 1 ns; 0: none did
+			began time.Duration // when the era did
+			key   K             // of the last operation of the era before,
+			kind  reflect.Type  // and its type
+		}
 
 		checkedLast, uncheckedLast Seen[K] // the last expiries
 	}
@@ -35,6 +40,7 @@ type Shard[K comparable] struct {
 	// gate has in its low bits how many goroutines run callbacks of operations that have ended here, and above how many
 	// operations' callbacks have been run ("answered").
 	gate  sched.Uint64
+	eras  eras
 	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
