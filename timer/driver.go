@@ -31,8 +31,8 @@ func (t *store) standIn() {
 	t.standIns.Add(-1)
 }
 
-// late returns the time from which on stand-ins do the work of a driver that was to wake up at the given time:
-// never if a stall has a grace.
+// late returns from when on stand-ins do the work of a driver that was to wake up then: never if a stall has a
+// grace.
 func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
@@ -61,9 +61,9 @@ func (t *SystemTimer) nextWake() int64 {
 }
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true:
-// also for an entry that was extended. It returns false when d has passed or the timer stops. If d is 0, it
-// does not wait. One of several callers is the driver; the others wait until they can be it, for up to their d.
-// A task that calls it blocks its worker.
+// also for an entry that was extended. It returns false when d has passed or the timer stops; if d is 0, it
+// does not wait. Of several callers one drives, and the others wait, for up to their d. A task that calls it
+// blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed. On a stopped timer it

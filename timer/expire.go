@@ -66,9 +66,8 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
-// popLocked claims one due entry of s; nil if it found none. It puts extended entries back; at is when the
-// first of their buckets expires. It reads the clock only if the latest reading that s knows is before the
-// deadline.
+// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the
+// first of their buckets expires. It reads the clock only if the latest reading that s knows is too early.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {

@@ -45,10 +45,9 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int6
 
 // WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
 // timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before it expires
-// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. A good
-// d is longer than the program's usual pauses and shorter than the shortest session timeout: while the timer is
-// always later than d, nothing expires. What expires while the garbage collector marks is some 20 ms later.
-// Default 0: nothing waits.
+// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose
+// d longer than the program's usual pauses, or nothing expires, and shorter than the shortest session timeout.
+// Beside the garbage collector, expiries are some 20 ms later. Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that

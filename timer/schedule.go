@@ -115,6 +115,9 @@ func (t *store) adopt(e *TaskEntry) error {
 		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
 		return nil
 	}
+	if owner == t { // another goroutine has just made it so
+		return nil
+	}
 	s := owner.lock(&e.entry)
 	if s == nil { // a third timer has adopted it
 		return nil

@@ -23,8 +23,8 @@ type TaskEntry struct {
 	owner sched.Pointer[store] // the timer to which it was added last; see adopt
 }
 
-// taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the first field of
-// a TaskEntry, or that of an operation, of which no more than e is used.
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is the first field of one, or
+// that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
 func taskOf(e *entry.Entry) Task {

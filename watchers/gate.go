@@ -10,8 +10,8 @@ const (
 	answeredMax = 1 << (64 - insideBits) // answered operations are counted modulo this
 )
 
-// Enter must be called before callbacks run. It returns how many goroutines are inside, each once for each
-// level of nesting.
+// Enter must be called before callbacks run. It returns how many goroutines are inside, once for each level of
+// nesting.
 func (s *Shard[K]) Enter() (inside int) { return int(s.gate.Add(1) % (1 << insideBits)) }
 
 // Exit must be called when the callbacks of so many operations have run.

@@ -15,7 +15,7 @@ import (
 // for the holder only.
 //
 // Busy means that one goroutine, the holder, tries the operation or ends it. There is no mutex: nobody waits
-// for a holder, but sets a mark in the state word and goes on:
+// for a holder, but sets a mark in the state word and goes on (docs/internals/decisions.md#a-state-word):
 //
 //	         Begin              Release                 Settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended

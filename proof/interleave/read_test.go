@@ -35,7 +35,7 @@ func (r *reader) await(ctx context.Context) {
 		sched.Yield()
 		v := r.state
 		r.seen = v
-		sched.Yield() // a change at this point must cause another read
+		sched.Yield()                                // a change at this point must cause another read
 		if r.blocks && v < r.want && within != ctx { // the last read, after the timeout, has the caller's
 			sched.Receive(within.Done())
 			return v, false, nil
