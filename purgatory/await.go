@@ -31,7 +31,7 @@ import (
 // [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare
 // with errors.Is: all but the causes come wrapped in a text that says more.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
-	return p.await(ctx, timeout, ready, keys, nil)
+	return p.await(ctx, timeout, ready, keys, nil, nil)
 }
 
 // AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
@@ -42,24 +42,28 @@ func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready f
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
 func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
-	return p.await(ctx, timeout, ready, nil, at)
+	return p.await(ctx, timeout, ready, nil, at, nil)
 }
 
 // AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready
 // returned together with true, and with an error the zero value. A long poll that answers with what there is when
 // [ErrExpired] comes reads it then.
-func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (value V, err error) {
-	if ready == nil {
-		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
+	var w struct { // one allocation
+		waiter
+		value V
 	}
-	err = p.await(ctx, timeout, func() bool {
+	if ready == nil {
+		return w.value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+	}
+	err := p.await(ctx, timeout, func() bool {
 		found, ok := ready()
 		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
-			value = found
+			w.value = found
 		}
 		return ok
-	}, keys, nil)
-	return value, err
+	}, keys, nil, &w.waiter)
+	return w.value, err
 }
 
 // waiter is the operation behind Await and behind a Wait. Its end closes a channel without a
@@ -100,7 +104,7 @@ func (w *waiter) WaitsIn() string {
 // OnlyWakes implements [machine.Waker].
 func (w *waiter) OnlyWakes() bool { return true }
 
-func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], w *waiter) error {
 	p.made()
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
@@ -124,7 +128,7 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		first.Met()
 		return nil
 	case timeout > 0:
-		return p.block(ctx, done, timeout, ready, waits)
+		return p.block(ctx, done, timeout, ready, waits, w)
 	case !first.Pass(machine.Expired):
 		return p.refusal(ErrClosed, "while trying")
 	}
@@ -133,11 +137,14 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 }
 
 // block goes on with a wait whose condition is not met.
-func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
+func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], w *waiter) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	w := &waiter{ready: ready, ended: p.waitChannel(), done: done}
+	if w == nil {
+		w = new(waiter)
+	}
+	w.ready, w.ended, w.done = ready, p.waitChannel(), done
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
