@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -234,5 +235,83 @@ func TestAThirdPartyThatPollsAndActs(t *testing.T) {
 				t.Errorf("%s of a %s: nobody has seen the end", verb, name)
 			}
 		}
+	}
+}
+
+// Two call Run of a Runner: one source runs at a time.
+func TestOneSourceRunsAtATime(t *testing.T) {
+	exploreOne(t, "two-runs", 1, func(spawn func(string, func())) func() error {
+		p, _ := lightPurgatory()
+		r, err := signals.To(p)
+		must(err)
+		ended, cancel := context.WithCancelCause(context.Background())
+		cancel(errCause)
+		running, most := 0, 0
+		source := signals.SourceFunc[int](func(context.Context, signals.Sink[int]) error {
+			running++
+			most = max(most, running)
+			sched.Yield()
+			running--
+			return nil
+		})
+		var errs [2]error
+		for i := range errs {
+			spawn(fmt.Sprint("run ", i), func() { errs[i] = r.Run(ended, source) })
+		}
+		return func() error {
+			for _, err := range errs {
+				if !errors.Is(err, errCause) && !errors.Is(err, signals.ErrRunning) {
+					return err
+				}
+			}
+			if most != 1 || r.Stats().Running {
+				return fmt.Errorf("%d sources at a time", most)
+			}
+			return nil
+		}
+	})
+}
+
+// closings counts the records of a purgatory that has closed.
+type closings struct {
+	slog.Handler
+	n *int
+}
+
+func (c closings) Enabled(context.Context, slog.Level) bool { return true }
+func (c closings) WithAttrs([]slog.Attr) slog.Handler       { return c }
+
+func (c closings) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == purgatory.EventClosed {
+		*c.n++
+	}
+	return nil
+}
+
+// Two close a purgatory, each in its own way: one of them closes it, and it stays closed.
+func TestAPurgatoryIsClosedOnce(t *testing.T) {
+	for name, ways := range map[string][2]bool{"close+close": {}, "close+shutdown": {false, true}, "shutdown+shutdown": {true, true}} {
+		exploreOne(t, "once-"+name, 1, func(spawn func(string, func())) func() error {
+			n := 0
+			p, err := purgatory.New[int]("closed", purgatory.WithTimer(newClock(0)), purgatory.WithWorkers(1), purgatory.WithLogger(slog.New(closings{slog.DiscardHandler, &n})))
+			must(err)
+			ended, cancel := context.WithCancelCause(context.Background())
+			cancel(errCause)
+			for i, waits := range ways {
+				spawn(fmt.Sprint(i), func() {
+					if waits {
+						_ = p.Shutdown(ended)
+					} else {
+						_ = p.Close()
+					}
+				})
+			}
+			return func() error {
+				if n != 1 || !p.Closed() {
+					return fmt.Errorf("closed %d times, closed now: %v", n, p.Closed())
+				}
+				return nil
+			}
+		})
 	}
 }
