@@ -14,7 +14,8 @@ const (
 // eras tell whether a callback blocks, with no clock and no lock on its way: a goroutine counts in the era in which it enters a gate until
 // it exits, and the next era begins when nobody is left from the one before. So while somebody is left, he has been inside for as long
 // as the era that goes on. One who reads the era and counts himself after its end is taken to have entered a moment earlier.
-type eras struct { // not explored: no promise but that of BlockedFor rests on them
+// They are not explored: no promise but that of BlockedFor rests on them.
+type eras struct {
 	now    atomic.Uint32    // written by Blocked, under the shard's lock
 	inside [2]atomic.Uint64 // the sum of the visits of the even and of the odd eras
 }
