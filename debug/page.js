@@ -63,9 +63,9 @@ function numbers(p, n) {
 function tables(p, n, look) {
   const box = el("div", {class: "tables"});
   const key = {name: "key", text: true, of: o => o.Key + (o.Keys > 1 ? ` +${o.Keys - 1}` : "")}, type = {name: "operation", text: true, of: o => o.Type};
-  const expired = [...(look.Unchecked || []), ...(look.NeverTrue || [])];
-  if (expired.length) box.append(table("Expired lately", "the last of some keys: checked never, or never found true", [
-    {name: "after", of: o => span(o.Age)}, {name: "checks", of: o => o.Checks ? num(o.Checks) : "none", suspect: o => !o.Checks}, key, type], expired.map(o => look.Unchecked?.includes(o) ? {...o, Checks: 0} : o)));
+  const expired = [...(look.Unchecked || []).map(o => ({...o, checks: "none"})), ...(look.NeverTrue || []).map(o => ({...o, checks: o.Checks ? num(o.Checks) : "some"}))];
+  if (expired.length) box.append(table("Expired lately", "the last of some keys: never checked, or never true", [
+    {name: "after", of: o => span(o.Age)}, {name: "checks", of: o => o.checks, suspect: o => o.checks === "none"}, key, type], expired));
   if (look.Oldest?.length) box.append(table("Oldest operations", look.Looked < n.Watched - n.Stale
     ? `of ${num(look.Looked)} of ${num(n.Watched)} watches; the oldest of all is ≥ ${span(look.Oldest[0].Age)}` : "of all", [
     {name: "age", of: o => span(o.Age)}, {name: "left", of: o => o.Left >= noTimeout ? "no timeout" : span(o.Left), suspect: o => o.Left < -second}, key, type], look.Oldest));
