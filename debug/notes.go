@@ -192,7 +192,7 @@ func (b *notebook) expiries(n *purgatory.Stats, in *purgatory.Inspection, w *win
 func keysOf(all []purgatory.ExpiryReport, n int64, other string, checks bool) string {
 	var keys []string
 	for _, e := range all[:min(int64(len(all)), n, maxNamed)] {
-		if checks {
+		if checks && e.Checks > 0 { // 0: nobody has waited for the key since
 			keys = append(keys, fmt.Sprintf("%s (checked %s)", e.Key, count(e.Checks, "time", "times")))
 		} else {
 			keys = append(keys, e.Key)

@@ -24,7 +24,7 @@ func (d *day) ended(all, expired, unchecked int64) {
 // keys has some be known that expired.
 func (d *day) keys() {
 	d.in.Unchecked = []purgatory.ExpiryReport{{Type: "*fetch", Key: "orders-3", Age: time.Second}, {Type: "*fetch", Key: "of last week", Age: time.Second}}
-	d.in.NeverTrue = []purgatory.ExpiryReport{{Type: "*fetch", Key: "orders-7", Age: time.Second, Checks: 1_900_000}}
+	d.in.NeverTrue = []purgatory.ExpiryReport{{Type: "*fetch", Key: "orders-7", Age: time.Second, Checks: 1_900_000}, {Type: "*fetch", Key: "orders-8"}}
 }
 
 func TestASickDayHasItsNote(t *testing.T) {
@@ -46,7 +46,7 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"few unchecked since start", func(d *day) { d.ended(100_000, 50, 50); d.w = window{} }, "", ""},
 		{"all unchecked since start", func(d *day) { d.ended(1, 1, 1); d.w = window{} }, "trouble", "1 operation has expired since start"},
 
-		{"checked, never true", func(d *day) { d.ended(100, 10, 0); d.keys() }, "trouble", "10 operations have expired in the last 60 s, of 100 that ended, and their conditions were never true: orders-7 (checked 1900000 times). Does somebody hang"},
+		{"checked, never true", func(d *day) { d.ended(100, 10, 0); d.keys() }, "trouble", "10 operations have expired in the last 60 s, of 100 that ended, and their conditions were never true: orders-7 (checked 1900000 times), orders-8. Does somebody hang"},
 		{"checked, never true, some", func(d *day) { d.ended(1000, 10, 0) }, "look", "10 operations have expired in the last 60 s, of 1000 that ended, and their conditions were never true. Does"},
 		{"checked, one in a thousand expires", func(d *day) { d.ended(10_000, 10, 0) }, "", ""},
 		{"checked, few expire", func(d *day) { d.ended(5, 4, 0) }, "", ""},
