@@ -18,6 +18,41 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
+// Each walk ends several batches. A drain waits for the last callback, and for nothing else.
+func TestADrainIsOverAfterWalksOfSeveralBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		var met atomic.Bool
+		leave := make(chan struct{})
+		for range 2 {
+			for range 300 {
+				submit(t, p, until(&met), purgatory.NoTimeout, "a")
+			}
+			met.Store(true)
+			assert.Equal(t, 300, p.CheckAndComplete("a"))
+			met.Store(false)
+		}
+		submit(t, p, &op{try: met.Load, complete: func() { <-leave }}, purgatory.NoTimeout, "a")
+		for range 300 {
+			submit(t, p, until(&met), purgatory.NoTimeout, "a")
+		}
+		met.Store(true)
+		p.Signal("a")
+		over := false
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			assert.NoError(t, p.Shutdown(ctx))
+			over = true
+		}()
+		time.Sleep(time.Minute)
+		assert.False(t, over, "a callback has not returned")
+		close(leave)
+		time.Sleep(time.Minute)
+		assert.True(t, over)
+	})
+}
+
 // A Shutdown whose context has ended returns when the callbacks of what it has ended have run. One that blocks
 // holds it up for a second only, and the error counts it.
 func TestADrainAnswersEverybody(t *testing.T) {

@@ -55,7 +55,7 @@ const sampling = 1 << 12
 
 // Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it counts the operations of each
 // key. It calls no method of an operation, and holds no lock while it formats keys, which it cuts off after 200 bytes.
-func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
+func (p *Purgatory[K]) Inspect(n int) Inspection {
 	p.made()
 	var in Inspection
 	in.Oldest, in.Looked = p.inspectOldest(n)
@@ -77,7 +77,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
 	return in
 }
 
-func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
+func (p *Purgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
 	shards := slices.Collect(p.watchers.Shards())
 	perShard := max(sampling/max(len(shards), 1), 4)
 	from := uint(p.samples.Add(1)) * uint(perShard)
@@ -110,7 +110,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 }
 
 // expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.
-func (p *DelayedOperationPurgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
+func (p *Purgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
 	var found []watchers.Seen[K]
 	for s := range p.watchers.Shards() {
 		if e := s.LastExpiry(unchecked); e.Kind != nil {

@@ -60,6 +60,22 @@ func TestInspectShowsAnOperationInItsSecondTry(t *testing.T) {
 	assert.Equal(t, time.Minute, shown[1][0].Left)
 }
 
+// Each call samples other keys, so that a page that is looked at now and then shows all in the end.
+func TestEachInspectionSamplesOtherKeys(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+	const n = 5 * purgatory.Sampling
+	for key := range n {
+		submit(t, p, &op{}, purgatory.NoTimeout, key)
+	}
+	seen := map[string]bool{}
+	for range 40 {
+		for _, o := range p.Inspect(n).Oldest {
+			seen[o.Key] = true
+		}
+	}
+	assert.Greater(t, len(seen), n/2)
+}
+
 // Inspect visits a bounded number of operations, and those of many keys, whatever they wait for. The test counts visits, not time.
 func TestInspectSamplesABoundedNumberOfOperations(t *testing.T) {
 	p := onManualClock[int](t)

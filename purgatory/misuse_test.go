@@ -20,7 +20,7 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-type unmade = purgatory.DelayedOperationPurgatory[string]
+type unmade = purgatory.Purgatory[string]
 
 // pointed embeds by pointer, and has none.
 type pointed struct{ *operation.DelayedOperation }
@@ -252,8 +252,8 @@ func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 
 // The documentation shows these as numbers. They are those of the packages that use them.
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
-	assert.EqualValues(t, math.MinInt64, purgatory.AnyPosition)
-	assert.EqualValues(t, math.MaxInt64, purgatory.EveryPosition)
+	assert.Equal(t, int64(math.MinInt64), purgatory.AnyPosition)
+	assert.Equal(t, int64(math.MaxInt64), purgatory.EveryPosition)
 	assert.Len(t, purgatory.Histogram{}.Counts, purgatory.HistogramBuckets)
 	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }

@@ -79,7 +79,7 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 
 // totals returns the sum of the shards' counts. It adds how long operations waited to waited, if that is not
 // nil.
-func (p *DelayedOperationPurgatory[K]) totals(waited *stats.Waited) watchers.Totals {
+func (p *Purgatory[K]) totals(waited *stats.Waited) watchers.Totals {
 	p.made()
 	t := watchers.Totals{Waited: waited}
 	for s := range p.watchers.Shards() {
@@ -90,7 +90,7 @@ func (p *DelayedOperationPurgatory[K]) totals(waited *stats.Waited) watchers.Tot
 
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
-func (p *DelayedOperationPurgatory[K]) Stats() Stats {
+func (p *Purgatory[K]) Stats() Stats {
 	p.made()
 	var waited *stats.Waited
 	if p.cfg.diagnostics {
@@ -133,11 +133,11 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 }
 
 // NumDelayed returns the number of pending operations, in O(shards).
-func (p *DelayedOperationPurgatory[K]) NumDelayed() int {
+func (p *Purgatory[K]) NumDelayed() int {
 	t := p.totals(nil)
 	return int(t.Pending())
 }
 
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
-func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals(nil).Watched }
+func (p *Purgatory[K]) Watched() int { return p.totals(nil).Watched }

@@ -17,7 +17,7 @@ import (
 // Tests of the walk of a key: there is one at a time, and whoever meets it leaves a mark.
 
 // at registers o for a position of key.
-func at[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], o *op, key K, position int64) {
+func at[K comparable](t *testing.T, p *purgatory.Purgatory[K], o *op, key K, position int64) {
 	t.Helper()
 	completed, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[K]{Key: key, Position: position})
 	require.NoError(t, err)
@@ -178,6 +178,26 @@ func TestAPausedWalkIsOverWhileAnotherOneRuns(t *testing.T) {
 	other()
 	assert.Equal(t, len(all)/2, ends+others)
 	assert.True(t, p.AtRest())
+}
+
+// A check has left a mark, and the walk that it has met pauses for a callback that blocks: a worker goes on, for no callback keeps
+// what another goroutine has asked for.
+func TestAMarkDoesNotWaitForACallback(t *testing.T) {
+	p := onManualClock[string](t)
+	var says atomic.Bool
+	all, pause := pausing(t, p, &says)
+	in := newGate()
+	all[2].try = func() bool { in.pass(); return true }
+	wait := inBackground(func() { p.CheckAndComplete("a") })
+	<-in.entered
+	says.Store(true)
+	assert.Zero(t, p.CheckAndComplete("a"))
+	close(in.leave)
+	<-pause.entered
+	eventually(t, func() bool { return p.Stats().Satisfied == int64(len(all)) }, "a worker tries those that were visited before, and the rest")
+	close(pause.leave)
+	wait()
+	eventually(t, p.AtRest, "the worker ends")
 }
 
 // A signal that comes while a walk is paused is for those before its place, too: a worker goes over all.

@@ -325,7 +325,9 @@ func TestACallbackThatPanicsOrExitsIsCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, q.Put(1))
 		require.NoError(t, q.Put(2))
-		require.NoError(t, q.Shutdown(background), "all callbacks have returned")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, q.Shutdown(ctx), "all callbacks have returned")
 		clock.Stop()
 	})
 }

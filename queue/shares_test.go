@@ -309,6 +309,21 @@ func TestTenantsThatComeAndGoAreForgotten(t *testing.T) {
 	check(t, q)
 }
 
+// With a bound on those who wait, tenants are counted; one of whom nobody waits is not.
+func TestTenantsThatAreCountedAreForgotten(t *testing.T) {
+	q, _ := manual[int](t, WithMaxWaiting(10))
+	for i := range 100 {
+		place := Place{Tenant: fmt.Sprint("tenant ", i)}
+		served, left := started(t, q, place), started(t, q, place)
+		require.Equal(t, map[string]int{place.Tenant: 2}, q.mu.tenants)
+		require.NoError(t, q.Put(i))
+		require.True(t, over(served))
+		require.True(t, left.Stop())
+	}
+	assert.Empty(t, q.mu.tenants)
+	assert.LessOrEqual(t, len(q.mu.main.line.flows), 1)
+}
+
 // Nothing comes: the line stands.
 func TestTenantsThatLeaveALineThatStandsAreForgotten(t *testing.T) {
 	q, _ := manual[int](t)

@@ -104,10 +104,12 @@ func TestRunWaitsForABulkRead(t *testing.T) {
 		synctest.Wait()
 		reading := false
 		var log bytes.Buffer
+		var r *signals.Runner[string]
 		r, err := signals.To(p, signals.WithAudit(0), signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), signals.WithResync(func(ctx context.Context, _ []string) error {
 			reading = true
 			<-ctx.Done()
 			time.Sleep(time.Minute) // it hangs: a server that does not answer
+			assert.True(t, r.Stats().Running, "nobody may run it again")
 			reading = false
 			return ctx.Err()
 		}))
@@ -117,6 +119,7 @@ func TestRunWaitsForABulkRead(t *testing.T) {
 		assert.True(t, reading)
 		stop()
 		assert.False(t, reading, "Run has returned")
+		assert.False(t, r.Stats().Running)
 		assert.Equal(t, []int64{1, 0, 0}, []int64{r.Stats().BulkReads, r.Stats().Failures, r.Stats().Rechecks})
 		assert.NotContains(t, log.String(), signals.EventUnread, "the end of Run is no failure")
 		leave()

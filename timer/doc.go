@@ -16,10 +16,8 @@
 //
 // # Guarantees
 //
-//   - Never early: deadlines are rounded up to a tick, and the worker that claims an entry compares its exact
-//     deadline with the clock.
-//   - Late by at most one tick plus scheduling, while a goroutine drives the timer and a worker is free. After
-//     a stall, all that is due is handed over at once.
+//   - Never early; late by at most one tick plus scheduling, while a goroutine drives the timer and a worker is
+//     free. After a stall, all that is due is handed over at once.
 //   - Adding takes O(levels) and cancelling O(1), without allocating but for the first entry of a shard or a
 //     level. A million entries that expire at once lock nobody out.
 //   - Cancel, Extend and Reset either take effect or report that they came too late.
@@ -35,13 +33,10 @@
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
-// Most entries are cancelled soon. So an entry that is due in more than four seconds is young at first, in a
-// list of its shard and in no wheel. Within a second, the driver begins to put those that remain into the
-// wheel.
+// Most entries are cancelled soon. So an entry that is due in more than four seconds is young for up to a
+// second, in a list of its shard and in no wheel.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme
-// 7. A bitmap of non-empty buckets replaces ticking, and the shards' wheels are out of step, so that their big
-// buckets expire one after the other.
-//
-// A shard's lock is held for a few hundred entries at most, but for Stop, which empties the shard.
+// 7. A bitmap of non-empty buckets replaces ticking, and the shards' wheels are out of step, so that big
+// buckets expire one after the other. A shard's lock is held for a few hundred entries at most, but for Stop.
 package timer

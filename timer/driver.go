@@ -7,16 +7,11 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since
-// overdue. If a shard is to be flushed, a goroutine of its own does so, once, and gets this processor.
-// While the garbage collector marks, its workers take the idle processors, and none looks at the runtime
-// timer on which the driver sleeps, for up to 50 ms; a driver that is woken waits behind them, too. So
-// does a stand-in, perhaps: then another is started when it has taken as long. Beside a million pending
-// operations (P8 of bench) timeouts have a p99 lateness of 3.5 ms with stand-ins, and of 26 ms
-// without (docs/internals/decisions.md#a-stand-in-for-the-clock).
-//
-// Of several callers, the one whose compare-and-swap succeeds starts it; none, if the driver has
-// woken up, since that writes never.
+// callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
+// shard is to be flushed, a goroutine of its own does so, once, and gets this processor. While the garbage
+// collector marks, nobody may look at the driver's runtime timer for up to 50 ms: beside a million pending
+// operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
+// (docs/internals/decisions.md#a-stand-in-for-the-clock).
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -26,8 +21,7 @@ func (t *store) callStandIn(overdue, now int64) {
 	}
 }
 
-// standIn flushes once, unless another stand-in does. If the driver wakes up meanwhile, each goes on
-// where the other one has released a shard's lock. A flush only raises next, so the driver wakes up too
+// standIn flushes once, unless another stand-in does. A flush only raises next, so the driver wakes up too
 // early for it, and not too late.
 func (t *store) standIn() {
 	if !t.standing.Swap(true) {
@@ -37,19 +31,16 @@ func (t *store) standIn() {
 	t.standIns.Add(-1)
 }
 
-// late returns the time from which on others do the work of a driver that was to wake up at the given
-// time. They never do where a stall has a grace.
+// late returns from when on stand-ins do the work of a driver that was to wake up then: never if a stall has a
+// grace.
 func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
 	}
-	// The runtime usually needs about 50 µs to wake a goroutine.
 	patience := max(t.tick/4, int64(250*time.Microsecond))
 	return min(at, never-patience) + patience
 }
 
-// need starts a worker if at is 0; otherwise it ends the driver's sleep, or its next one. A timer has
-// a driver if wake is later than at.
 func (t *SystemTimer) need(at int64) {
 	if at == 0 {
 		t.pool.Kick()
@@ -69,16 +60,14 @@ func (t *SystemTimer) nextWake() int64 {
 	}
 }
 
-// AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns
-// true: also for an entry that was extended. It returns false when d has passed or the timer stops, and
-// for an entry that was due when it was added, which needs no driver. If d is 0, it hands over what is
-// due and does not wait. One of several callers is the driver; the others wait until they can be it, for
-// up to their d. A task that calls it blocks its worker.
+// AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true:
+// also for an entry that was extended. It returns false when d has passed or the timer stops; if d is 0, it
+// does not wait. Of several callers one drives, and the others wait, for up to their d. A task that calls it
+// blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
-// AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed,
-// whether it is the driver or waits to be it. Another caller can then become the driver.
-// On a stopped timer it waits for stop or d: a reaper calls it in a loop.
+// AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed. On a stopped timer it
+// waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 	deadline := Deadline(t.Here(), d) // first: it may panic
 	t.prepare(1)

@@ -7,10 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// flush moves all entries that have expired by now to due, starts workers for them, and reports whether
-// any entry is due. It goes from shard to shard, one hold of the lock each, so that what is due in one
-// does not wait for all the work of another. Of young entries it may leave some to the next flush, which
-// comes at once.
+// flush moves all entries that have expired by now to due, starts workers for them, and reports whether any is
+// due. It holds one shard's lock at a time. Of young entries it may leave some to the next flush.
 func (t *store) flush(now time.Duration) (due bool) {
 	for more := true; more; {
 		more = false
@@ -39,10 +37,9 @@ func (t *store) next() (at int64) {
 	return at
 }
 
-// runDue claims the due entries of one shard one by one, runs each before it claims the next, and starts
-// another worker if more are due. It reports whether a task ran. An entry that was claimed in advance
-// could not be cancelled, and would wait behind a task that blocks: see
-// docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
+// runDue claims the due entries of one shard one by one, running each, and starts another worker if more are
+// due. An entry that was claimed in advance could not be cancelled, and would wait behind a task that blocks:
+// see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
@@ -69,9 +66,8 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
-// popLocked claims one due entry of s for the caller to run; nil if it found none. It puts entries whose
-// deadlines were extended back; at is when the first of their buckets expires, never if there are none.
-// It reads the clock, once, only if the latest reading that s knows is before the deadline.
+// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the
+// first of their buckets expires. It reads the clock only if the latest reading that s knows is too early.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
@@ -90,11 +86,9 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	return nil, at
 }
 
-// anyReady reports whether an entry is due.
 func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// readyShard returns a shard that is ready, nil if there is none. It begins at another shard each time,
-// so that none keeps the others waiting.
+// readyShard returns a shard that is ready, beginning at another one each time, or nil.
 func (t *store) readyShard() *shard {
 	if !t.anyReady() {
 		return nil
@@ -108,9 +102,8 @@ func (t *store) readyShard() *shard {
 	return nil
 }
 
-// Due returns how many entries of t have expired and wait for a worker, and how long ago the
-// first deadline of these passed. It reads up to 128 entries in each shard, so both are
-// lower bounds if there are more.
+// Due returns how many entries of t have expired and wait for a worker, and since when the first does: lower
+// bounds, from up to 128 entries of each shard.
 func Due(t Timer) (n int, oldest time.Duration) {
 	store := t.core()
 	now := max(store.clock.Now(), 1) // the earliest deadline is 1 ns, and has passed even at 0

@@ -22,8 +22,8 @@ const (
 // String returns "pending", "expired" or "cancelled".
 func (s State) String() string { return [...]string{"pending", "expired", "cancelled"}[s] }
 
-// Handle stands for a scheduled function. It is safe for concurrent use, by the function too. It takes
-// 64 bytes, one cache line.
+// Handle stands for a scheduled function. It is safe for concurrent use, by the function too. It takes 64
+// bytes.
 type Handle struct {
 	task TaskEntry // bound to a once or a periodic, which is or contains the Handle
 	f    func()
@@ -42,25 +42,21 @@ type periodic struct {
 	atZero bool          // the next run is due at time 0, although AddAt takes 0 for 1 ns
 }
 
-// haltedBit is set in the entry's word after a periodic handle was stopped, or its timer. Who sets it has
-// prevented the runs that would follow.
+// haltedBit is set in the entry's word after a periodic handle was stopped, or its timer.
 const haltedBit = identity.Half + 1
 
 func (h *Handle) halted() bool { return h.task.entry.Word.Load()&haltedBit != 0 }
 
-// timer returns the timer of h, to which no user can give another one's entry.
 func (h *Handle) timer() *store { return h.task.owner.Load() }
 
 // halt sets the bit and reports whether it was not set before.
 func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit == 0 }
 
-// periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
 	p, _ := h.task.bound.(*periodic)
 	return p
 }
 
-// start binds h's entry to task, and schedules it to expire first from now.
 func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error) {
 	if h.f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
@@ -74,7 +70,6 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	return h, nil
 }
 
-// startPeriodic schedules a periodic; sign is 1 for a fixed rate and -1 for a fixed delay.
 func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
 	if period <= 0 {
 		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
@@ -83,8 +78,8 @@ func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Han
 	return t.start(&p.Handle, p, first)
 }
 
-// AfterFunc runs f when d has passed: a [SystemTimer] on one of its workers, a [ManualTimer]
-// inside the AdvanceClock that lets d pass. It does not block.
+// AfterFunc runs f when d has passed: a [SystemTimer] on one of its workers, a [ManualTimer] inside the
+// AdvanceClock that lets d pass. It does not block.
 //
 // Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
@@ -92,17 +87,16 @@ func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
 	return t.start(h, (*once)(h), d)
 }
 
-// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period after the
-// previous one was due. Runs of one handle never overlap; those that a slow f or a stall has delayed
-// follow one after the other.
+// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period after the previous
+// one was due. Runs never overlap; those that are late follow one after the other.
 //
 // Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, period, 1, f)
 }
 
-// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. The errors are
-// those of ScheduleAtFixedRate.
+// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. Errors: as
+// ScheduleAtFixedRate.
 func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, delay, -1, f)
 }
@@ -116,7 +110,6 @@ func (p *periodic) RunTask(*TaskEntry) {
 	}
 }
 
-// again schedules the next run. The previous one was due at due.
 func (p *periodic) again(due time.Duration) {
 	if p.halted() {
 		return
@@ -139,9 +132,8 @@ func (p *periodic) again(due time.Duration) {
 	}
 }
 
-// Stop prevents further runs of the function and reports whether it prevented one. False means that a
-// function that runs once has run or is about to run, or that the handle was stopped before. It does not
-// wait for a run that is in progress.
+// Stop prevents further runs of the function and reports whether it prevented one: not if a function that runs
+// once has run or is about to, or the handle was stopped before. It does not wait for a run in progress.
 func (h *Handle) Stop() bool {
 	if h.periodic() == nil {
 		return h.timer().Cancel(&h.task)
@@ -149,26 +141,23 @@ func (h *Handle) Stop() bool {
 	if !h.halt() {
 		return false
 	}
-	h.timer().Cancel(&h.task) // if it fails, a worker has claimed the entry, and finds halted before it runs or adds it
+	h.timer().Cancel(&h.task) // if it fails, a worker has claimed the entry, and finds halted
 	return true
 }
 
-// Extend moves the deadline of a pending handle to d from now and reports whether it came in time. If it
-// came too late, it does nothing. It moves the next run of a periodic handle; while a run is in progress,
-// it returns false.
+// Extend moves the deadline of a pending handle, or the next run of a periodic one, to d from now and reports
+// whether it came in time. Otherwise, or while a periodic run is in progress, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.extend(Deadline(h.timer().Here(), d))
 }
 
-// extend also leaves a periodic handle alone that was stopped: its entry may still be scheduled for a
-// moment, see again.
+// extend leaves a periodic handle alone that was stopped: its entry may be scheduled for a moment, see again.
 func (h *Handle) extend(deadline time.Duration) bool {
 	return !h.halted() && h.timer().Extend(&h.task, deadline)
 }
 
-// Reset moves the deadline of a pending handle to d from now and returns true. If the function has run,
-// is running, or was stopped, Reset schedules it again and returns false, as [time.Timer.Reset] does. It
-// does not schedule a periodic handle again.
+// Reset moves the deadline of a pending handle to d from now and returns true. Otherwise it schedules the
+// function again, but no periodic one, and returns false, as [time.Timer.Reset] does.
 //
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {

@@ -4,8 +4,7 @@ package timer
 
 import "github.com/delayedop/purgatory/internal/invariants"
 
-// assertLocked asserts what holds whenever the lock of s is released: s is flushed before its first bucket expires, and
-// before a young entry is late.
+// assertLocked asserts that s is flushed before its first bucket expires, and before a young entry is late.
 func (s *shard) assertLocked() {
 	_, first, _ := s.mu.wheel.next()
 	if !s.mu.spill.Empty() {

@@ -8,21 +8,17 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks of
-// their own, as raft libraries do (see the example). It is safe for concurrent use, and starts no
-// goroutine. Its clock stands still until [ManualTimer.AdvanceClock] moves it.
+// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks of their
+// own, as raft libraries do. It is safe for concurrent use, and starts no goroutine.
 //
-// Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns:
-// those of entries that were due when they were added, too. A task that blocks holds up the clock, and
-// nothing else: others add, cancel and extend meanwhile. If one calls runtime.Goexit, another goroutine
-// goes on with the rest, and nobody waits for it.
+// Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns: those of
+// entries that were due when they were added, too. A task that blocks holds up the clock only. If one calls
+// runtime.Goexit, another goroutine goes on with the rest, and nobody waits for it.
 //
-// A move at which nothing expires takes some 50 ns for each shard, however many entries are pending.
-// There is one shard: use more, [WithShards], if many goroutines add entries.
+// A move at which nothing expires takes some 50 ns for each shard: one, but for [WithShards].
 type ManualTimer struct {
 	store
-	// mu is level 7 of the lock order, see docs/internals/design.md: Extend, popLocked and the
-	// statistics of keys call Now with a shard's lock held.
+	// Level 7 of the lock order, see docs/internals/design.md: Now is called with a shard's lock held.
 	mu struct {
 		sched.Mutex
 		now    time.Duration
@@ -31,8 +27,7 @@ type ManualTimer struct {
 	}
 }
 
-// NewManualTimer returns a timer whose clock stands at 0. [WithWorkers] and [WithLogger]
-// have no effect on it.
+// NewManualTimer returns a timer whose clock stands at 0. [WithWorkers] and [WithLogger] have no effect on it.
 //
 // Error: [ErrInvalidOption].
 func NewManualTimer(opts ...Option) (*ManualTimer, error) {
@@ -43,30 +38,28 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	return t, nil
 }
 
-// need does nothing: AdvanceClock reads every shard, and runs what is due.
 func (t *ManualTimer) need(int64) {}
 
 func (t *ManualTimer) check() {}
 
-// Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or
-// the time of the addition if the deadline had passed then.
+// Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or the
+// time of a later addition.
 func (t *ManualTimer) Now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.now
 }
 
-// AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an
-// entry expires, and runs the task there; AdvanceClock(0) runs what is due already. The clock does not go
-// back: a negative d panics, and nothing has changed. If another AdvanceClock is in progress, on another
-// goroutine or because a task calls it, AdvanceClock adds d to the distance of that one and returns false
-// at once. The clock stops before [Never].
+// AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an entry
+// expires, and runs the task there; AdvanceClock(0) runs what is due already. A negative d panics. While
+// another AdvanceClock is in progress, on another goroutine or around this one, AdvanceClock adds d to the
+// distance of that one and returns false at once. The clock stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
 
-// AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed when it is called:
-// then it returns false and does not move the clock. It does not read stop again.
+// AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed when it is called: then it returns
+// false and does not move the clock.
 func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (ran bool) {
 	if d < 0 {
 		panic(fmt.Sprintf("timer: AdvanceClock(%v): the clock does not go back", d))
@@ -85,8 +78,8 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 // lastTime is where the clock stops.
 const lastTime = Never - 1
 
-// move moves the clock to the target, from one time to the next at which a shard has to be flushed, and
-// reports whether any task ran. The clock does not move while entries are due.
+// move moves the clock to the target, from one time to the next at which a shard has to be flushed, but not
+// while entries are due.
 func (t *ManualTimer) move() (ran bool) {
 	for {
 		t.mu.Lock()

@@ -23,52 +23,44 @@ type config struct {
 	logger     *slog.Logger
 }
 
-// WithTick sets the length of a tick, the resolution of the lowest wheel: the timer itself
-// makes an entry late by less than one tick. Default 1 ms, at least 1 ns.
+// WithTick sets the length of a tick, the resolution of the lowest wheel. Default 1 ms, at least 1 ns.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(d) } }
 
-// WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Powers of two are faster;
-// beyond some thousand buckets a wheel is slower. Default 64: a wheel's bitmap is one machine word, and
-// three wheels reach more than 4 minutes at a tick of 1 ms.
+// WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Powers of two are faster.
+// Default 64: three wheels reach more than 4 minutes at a tick of 1 ms.
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
-// WithShards sets the number of shards: wheels, each with its own lock. n is a power of two from 1 to 256.
-// More shards reduce lock contention, and each that is used adds the memory of a wheel. Default for a
-// [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
+// WithShards sets the number of shards: wheels, each with its own lock and memory. n is a power of two from 1
+// to 256; more reduce lock contention. Default for a [SystemTimer]: eight for each processor (GOMAXPROCS); for
+// a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
-// WithWorkers sets how many goroutines may run expired tasks at a time. They start on demand and end when
-// nothing is due. While that many tasks block, no other task runs. Default: 16 for each processor
-// (GOMAXPROCS).
+// WithWorkers sets how many goroutines may run expired tasks at a time; while that many block, no other task
+// runs. Default: 16 for each processor (GOMAXPROCS).
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
-// WithMaxPending limits the number of pending entries: beyond it, adding an entry fails with [ErrFull]. The
-// next run of a periodic handle is always added. A limit costs one counter that every goroutine writes.
-// Default 0: no limit.
+// WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the
+// next run of a periodic handle. It costs one counter that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
-// WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets
-// beside timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before
-// it expires anything that was not due when it was added: what is extended or cancelled meanwhile does not
-// expire. A good d is longer than the program's usual pauses and shorter than the shortest session timeout;
-// one second for sessions of ten. While the program is later than d each time that it wakes up, nothing
-// expires. What expires while the garbage collector marks is some 20 ms later, since only the driver
-// expires anything. Default 0: nothing waits. A [ManualTimer] is never late.
+// WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
+// timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before it expires
+// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose
+// d longer than the program's usual pauses, or nothing expires, and shorter than the shortest session timeout.
+// Beside the garbage collector, expiries are some 20 ms later. Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
-// WithPanicHandler sets the function that gets each panic of a task, with its stack. The
-// goroutine that panicked calls it. Default: [slog.Default] logs the panic.
+// WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
+// panicked. Default: [slog.Default] logs the panic.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked = h }
 }
 
-// WithLogger sets the logger for the warning [EventManyTimers], which is logged when a goroutine begins to drive a timer.
-// Default: nothing is logged.
+// WithLogger sets the logger for the warning [EventManyTimers]. Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 var discard = slog.New(slog.DiscardHandler)
 
-// configure sets c to the defaults, and then to what opts ask for.
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),

@@ -10,15 +10,11 @@ import (
 )
 
 // AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]). now is a recent
-// reading of this timer's Now, never a later time. An entry whose deadline is not after now is due at once.
+// reading of this timer's Now, never a later time. If deadline is not after now, the entry is due at once.
 // AddAt does not block and runs no task.
 //
-// Errors, after which nothing is scheduled that was not before:
-//
-//   - [ErrNoTask]: task is not bound.
-//   - [ErrScheduled]: task is scheduled already, in this timer or another one.
-//   - [ErrFull]: the limit of [WithMaxPending] is reached.
-//   - [ErrStopped]: the timer was stopped.
+// Errors, after which nothing has changed: [ErrNoTask] (it is not bound), [ErrScheduled] (in this timer or
+// another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	if uint64(now) > uint64(decade) {
 		t.clock.check()
@@ -59,8 +55,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	case deadline <= now:
 		s.mu.due.Push(e) // due now, not at the end of the tick
 	default:
-		// Move the wheel to the clock, so that e comes into the lowest level that it needs, unless a bucket
-		// expires until then.
+		// Move the wheel to the clock, for the lowest level, unless a bucket expires until then.
 		if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
 			w.now = since/s.tick + s.phase
 		}
@@ -74,7 +69,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 }
 
 // admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another entry could
-// be refused although there is room. The limit does not apply to the next run of a periodic handle.
+// be refused although there is room.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	limit, task := t.maxPending, taskOf(e)
 	if task == nil && !e.OfOperation() {
@@ -103,23 +98,24 @@ func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	return nil
 }
 
-// owns reports whether t may use e: it was added to t last, or it is an operation's.
 func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// adopt makes t the owner of e, unless another timer has e scheduled. An entry is never in two timers:
+// adopt makes t the owner of e, unless another timer has e scheduled. It holds the lock of another timer, and
+// none of t. An entry is never in two timers:
 //
 //  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard of e looks again
-//     whether it is the owner, and otherwise leaves e alone.
+//     whether it is the owner.
 //  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
 //     compare-and-swap.
-//
-// adopt holds the lock of another timer, and none of t.
 func (t *store) adopt(e *TaskEntry) error {
 	owner := e.owner.Load()
 	if owner == nil {
 		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
+		return nil
+	}
+	if owner == t { // another goroutine has just made it so
 		return nil
 	}
 	s := owner.lock(&e.entry)
@@ -134,7 +130,7 @@ func (t *store) adopt(e *TaskEntry) error {
 	return nil
 }
 
-// lock returns the shard of e, with its lock held; nil if t does not own e.
+// lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
 	if s == nil {
@@ -151,7 +147,7 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// release unlocks s, after an entry came to be due (at is 0) or into a bucket that expires at this time, or
+// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires at that time, or
 // neither (never).
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
@@ -173,9 +169,8 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did: then its task will not run for the last AddAt.
-// Otherwise it has expired or is expiring, was cancelled, was never added, or belongs to another timer. It does
-// not block.
+// Cancel removes task from the timer and reports whether it did: otherwise it has expired or is expiring, was
+// cancelled or never added, or belongs to another timer. It does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
 	s := t.lock(&task.entry)
 	if s == nil {
@@ -209,7 +204,6 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	return n
 }
 
-// cancelLocked removes e, if it is in a list of s, and reports whether it did.
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
 		t.removeLocked(s, e, entry.Cancelled)
@@ -219,7 +213,6 @@ func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	return ok
 }
 
-// removeLocked takes e out of its list. mark is [entry.ExpiredBit], or [entry.Cancelled], which has all bits set.
 func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 	e.Unlink()
 	e.At |= mark
@@ -230,22 +223,18 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 }
 
 // Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports whether it came in
-// time. True means that it does not expire before the new deadline; false what it means for Cancel. It does not
-// block. Extend is no check of a lease: until a worker has claimed the entry it returns true, after the old
-// deadline, too.
+// time: then the task does not expire before the new deadline. It does not block. It is no check of a lease:
+// until a worker has claimed the entry it returns true, after the old deadline, too.
 //
-// A deadline that is later by a tick or more is written to the entry only: when the old one passes, the timer
-// puts the entry back into the wheel.
-//
-// The operation of a purgatory that has no timeout was not added. Its first deadline schedules it, unless
-// Cancel was called, or Stop. No maximum of pending entries applies to that.
+// A deadline that is later by a tick or more is written to the entry only, which goes back into the wheel when
+// the old one passes. An operation that has no timeout is scheduled, unless Cancel was called, or Stop.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
 	if s == nil {
 		return false
 	}
-	switch to := within(deadline); {
+	switch to := within(deadline); { // see docs/internals/decisions.md#a-shards-lock-guards-a-deadline
 	case e.Linked() && to-e.At >= s.tick:
 		e.At = to
 		s.mu.Unlock()
@@ -265,8 +254,8 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	return true
 }
 
-// DeadlineOf returns the time, on the timer's clock, at which task expires or has expired; 0 if it was never
-// added, was cancelled, or belongs to another timer.
+// DeadlineOf returns when task, an entry of this timer, expires or has expired; 0 if it was cancelled or never
+// added.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

@@ -7,33 +7,27 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// shard is one of the timer's wheels with its lock. It is safe for concurrent use; methods whose name ends in
-// Locked need mu. A scheduled entry is in exactly one list, and can be cancelled from each in O(1):
-//
-//   - young: its deadline is far away;
-//   - a bucket of the wheel;
-//   - spill: its bucket of a higher level has expired, and it is to be put into a lower one;
-//   - due: its bucket of the lowest level has expired, or its deadline had passed when it came.
+// shard is one of the timer's wheels with its lock. It is safe for concurrent use. A scheduled entry is in
+// exactly one list, and can be cancelled from each in O(1): young, a bucket of the wheel, spill (its bucket of
+// a higher level has expired), or due.
 type shard struct {
 	tick  int64 // in ns
 	phase int64 // ticks by which the wheel is ahead of the clock
 	last  int64 // the last tick of the wheel that the clock can reach
 
-	// An entry that is due in more than far, in ns, is young at first, and most are cancelled before they
-	// touch a bucket: 54 ns instead of 61 (see docs/internals/decisions.md#young-entries).
-	//
-	// No entry is late because it is young:
+	// An entry that is due in more than far, in ns, is young at first, and most are cancelled then: 54 ns
+	// instead of 61 (see docs/internals/decisions.md#young-entries). No entry is late because of that:
 	//
 	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after
-	//     AddAt's now; later ones, because AddAt compares them with youngAt. Extend to an earlier deadline
-	//     takes an entry out.
+	//     AddAt's now; later ones, because AddAt compares them. Extend to an earlier deadline takes an entry
+	//     out.
 	//  2. While young is not empty, next is not after youngAt.
 	//  3. A flush after youngAt puts up to chunk young entries into the wheel, and leaves next as it is if
 	//     some remain. From far/2 after youngAt on it goes on until none remains.
 	far int64
 
-	// next is a lower bound on the time at which this shard has to be flushed, in ns. A goroutine that adds an
-	// entry lowers it, a flush raises it, both with mu held. It is read without mu.
+	// next is a lower bound on the time at which this shard has to be flushed, in ns. It is written with mu
+	// held: lowered by additions, raised by flushes.
 	next sched.Int64
 
 	mu struct { // lock level 3, see docs/internals/design.md
@@ -47,13 +41,13 @@ type shard struct {
 		due     entry.List
 	}
 
-	// ready is set whenever due is not empty and the lock is free. It may stay set after the last due entry
-	// was cancelled, until a worker looks. It is written with the lock held.
+	// ready is set whenever due is not empty and the lock is free, and perhaps after the last due entry was
+	// cancelled. It is written with the lock held.
 	ready sched.Bool
 	_     [8]byte
 
-	// youngWait is from the addition of the first young entry to youngAt, in ns, between far/8 and far/4. It
-	// differs so that the driver handles the shards one after the other.
+	// youngWait is from the first young entry to youngAt, in ns: far/8 to far/4, so that shards come one after
+	// the other.
 	youngWait int64
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
@@ -65,9 +59,7 @@ func newShard(index int, cfg *config) *shard {
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
-	// If the big buckets of all shards expired together, the next expiry would be late. So each wheel is ahead
-	// of the previous one by 1/shards of a bucket of level 1 and of one of level 2. With ticks of 1 ns that
-	// would overflow.
+	// Out of step by 1/shards of a bucket of levels 1 and 2; with ticks of 1 ns that would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
 		s.phase = i * (size + size*size) / shards
 	}
@@ -88,8 +80,8 @@ func (s *shard) timeOf(tick int64) int64 {
 	return (tick - s.phase) * s.tick
 }
 
-// putLocked puts e into the bucket of its deadline and returns when that expires, or into due and returns 0. It
-// rounds up, and the wheel's now is the clock rounded down: so "never early" holds.
+// putLocked puts e into its bucket and returns when that expires, or into due and returns 0. It rounds up, and
+// the wheel's now is the clock rounded down: so "never early" holds.
 func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	tick := (e.At-1)/s.tick + 1 + s.phase
 	if tick <= s.mu.wheel.now {
@@ -99,17 +91,15 @@ func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	return s.timeOf(s.mu.wheel.put(e, tick))
 }
 
-// lowerLocked takes the first entry out of list, which is not empty, and puts it into the wheel or into due.
 func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	e := list.First()
 	e.Unlink()
 	return s.putLocked(e)
 }
 
-// flushLocked moves entries whose buckets have expired at now towards due: a bucket of the lowest level in one
-// step, a bucket of a higher level entry by entry. It makes up to chunk steps. Young comes last, so that due
-// entries do not wait for a million young ones. more says that this flush has to call it again; if not, and
-// young is not empty, next is still in the past.
+// flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the
+// lowest level in one, those of higher levels entry by entry, and young last. more says that this flush has to
+// call it again; if not, and young is not empty, next is still in the past.
 func (s *shard) flushLocked(now int64) (more bool) {
 	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel
@@ -142,7 +132,6 @@ func (s *shard) flushLocked(now int64) (more bool) {
 	return true
 }
 
-// youngTime returns when young expires, never if it is empty.
 func (s *shard) youngTime() int64 {
 	if s.mu.young.Empty() {
 		return never

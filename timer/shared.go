@@ -7,13 +7,10 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Shared returns a timer that drives itself, and that is the same for the whole program: package queue uses it, and
-// purgatories may (purgatory.WithTimer), where a timer and a goroutine for each would weigh too much. It has default
-// options and no goroutine of its own: a timer of the runtime is set while there are entries. It needs no Start, and must
-// not be stopped.
-//
-// In a bubble of testing/synctest each call returns a new one, which belongs to the bubble: what is used in the bubble
-// has to be made there.
+// Shared returns a timer that drives itself, and that is the same for the whole program: package queue uses it,
+// and purgatories may (purgatory.WithTimer). It has default options; a timer of the runtime is set while there
+// are entries. It needs no Start, and must not be stopped. In a bubble of testing/synctest each call returns a
+// new one, which belongs to the bubble.
 func Shared() *SystemTimer {
 	if sched.InBubble() {
 		return newSelfDriven()
@@ -23,23 +20,22 @@ func Shared() *SystemTimer {
 
 var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares the timer of the process
 
-// selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off at the tick at which the first
-// shard is to be flushed. Others may drive the timer as well, such as the reaper of a purgatory.
+// selfDriven is the clock of a SystemTimer that nobody needs to drive: an alarm goes off when the first shard
+// is to be flushed. Others may drive the timer, too.
 //
 // While no run is under way, the alarm is set to no later time than the next of any shard:
 //
-//  1. A run first says that the alarm is not set, then takes the place of the driver, flushes, publishes wake as any driver
-//     does (see store), and sets the alarm to that.
-//  2. A goroutine that adds an entry that is to be flushed before wake sets the alarm. Otherwise the alarm is set to wake or earlier, or
-//     about to be: by 1, or by 3.
-//  3. Another driver that raises wake has flushed what was due. The alarm is not later than what it sleeps until, or a run is under
-//     way, which looks at every shard after that driver.
-//  4. Nothing else lowers a next but what adds an entry.
+//  1. A run first says that the alarm is not set, then takes the place of the driver, flushes, publishes wake
+//     as any driver does, and sets the alarm to that.
+//  2. A goroutine that adds an entry that is to be flushed before wake sets the alarm. Otherwise the alarm is
+//     set to wake or earlier, or about to be: by 1, or by 3.
+//  3. Another driver that raises wake has flushed what was due. The alarm is not later than its sleep, or a run
+//     under way looks at every shard after that driver.
 type selfDriven struct {
 	*SystemTimer
 	alarm sched.Alarm
 	mu    struct {
-		sched.Mutex       // level 8 of the lock order, see docs/internals/design.md
+		sched.Mutex       // lock level 8, see docs/internals/design.md
 		at          int64 // the time to which the alarm is set, in ns; never if it is not
 	}
 }
@@ -74,7 +70,7 @@ func (s *selfDriven) set(at int64) {
 	}
 }
 
-// run does what is to be done when the alarm has gone off.
+// run is what the alarm does.
 func (s *selfDriven) run() {
 	s.mu.Lock()
 	s.mu.at = never

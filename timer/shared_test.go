@@ -69,7 +69,7 @@ func TestASharedTimerDrivesItself(t *testing.T) {
 			assert.True(t, f.at >= f.due && f.at <= f.due+2*time.Millisecond, "due at %v, fired at %v", f.due, f.at)
 		}
 		assert.Zero(t, timer.Pending())
-		assert.EqualValues(t, never, timer.clock.(*selfDriven).mu.at, "the alarm is not set")
+		assert.Equal(t, int64(never), timer.clock.(*selfDriven).mu.at, "the alarm is not set")
 		timer.Stop()
 	})
 }

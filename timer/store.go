@@ -11,7 +11,7 @@ import (
 )
 
 // store is what SystemTimer and ManualTimer share: the sharded wheels and all methods on entries. It is safe
-// for concurrent use. It waits for no goroutine, and starts none but stand-ins.
+// for concurrent use, and starts no goroutine but stand-ins.
 type store struct {
 	config
 	stopped sched.Bool // Stop was called
@@ -29,8 +29,8 @@ type store struct {
 	//     earlier, it puts the token in that ends the driver's next sleep.
 	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If one is
 	//     earlier than wake, it begins anew.
-	//  3. If 2 has read a next before 1 lowered it, or looked for the shard before it was made, then 1 reads
-	//     the wake of 2, or a later one.
+	//  3. If 2 has read a next before 1 lowered it, or before its shard was made, then 1 reads the wake of 2, or a
+	//     later one.
 	wake sched.Int64
 
 	// overdue is the time, in ns, from which on a sleeping driver is late; never while it is awake, and in a
@@ -82,12 +82,10 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e, nil if it has not been made.
 func (t *store) shardOf(e *entry.Entry) *shard {
 	return t.shards[e.Shard(len(t.shards))].Load()
 }
 
-// makeShard makes the shard of e, and returns it.
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
@@ -106,7 +104,7 @@ func (t *store) made(yield func(*shard) bool) {
 
 func (t *store) core() *store { return t }
 
-// Pending returns the number of scheduled entries, those that are due and not claimed by a worker included.
+// Pending returns the number of scheduled entries that no worker has claimed.
 func (t *store) Pending() (n int) {
 	for s := range t.made {
 		s.mu.Lock()
@@ -116,10 +114,8 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop is [SystemTimer.Stop] but for what drives the timer.
-//
-// No entry stays: a goroutine that adds one reads stopped with the lock of its shard held. If that is false,
-// the shard was made before Stop looks for it.
+// Stop is [SystemTimer.Stop] but for what drives the timer. No entry stays: a goroutine that adds one reads
+// stopped with the lock of its shard held. If that is false, the shard was made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {

@@ -15,10 +15,9 @@ import (
 // SystemTimers are driven and not stopped. Level Warn; attributes timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
-// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use.
-//
-// One goroutine at a time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the
-// goroutine of [SystemTimer.Start], or one of the user's. Expired tasks run on workers.
+// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
+// time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the goroutine of
+// [SystemTimer.Start], or one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
 	base time.Time
@@ -26,7 +25,7 @@ type SystemTimer struct {
 
 	started atomic.Bool // Start was called; not explored: one swap
 
-	// What drivers wait for, made when the first of them comes.
+	// What drivers wait for, made when the first of them comes: docs/internals/decisions.md#an-unused-purgatory.
 	making  sched.Mutex   // lock level 8, see docs/internals/design.md
 	ended   chan struct{} // closed by Stop, at its end
 	driver  sched.Token   // who has taken it is the driver; lock level 1
@@ -43,8 +42,7 @@ var (
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer whose clock starts now. Until a goroutine drives it (see [SystemTimer.Start]),
-// only what is due when it is added expires. Stop it with [SystemTimer.Stop].
+// NewSystemTimer returns a timer whose clock starts now. A goroutine has to drive it: see [SystemTimer.Start].
 //
 // Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
@@ -86,16 +84,16 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. Inside of a bubble of testing/synctest, a SystemTimer that was
-// made outside has no time, nor the other way round: AddAt, AfterFunc and its kin, AdvanceClock, and Extend and
-// Reset of handles panic.
+// Now returns the time since the timer's start. A timer that was made inside of a bubble of testing/synctest is
+// used there only, and one that was made outside only outside: otherwise whatever adds or extends an entry, and
+// AdvanceClock, panics.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
 const decade = 10 * 365 * 24 * time.Hour
 
-// check panics if t was made on the other side of a bubble's border. A time of a bubble has no monotonic
-// reading, so it equals itself without one.
+// check panics if t was made on the other side of a bubble's border: a time of a bubble equals itself without a
+// monotonic reading.
 func (t *SystemTimer) check() {
 	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.BeyondBorder)
@@ -115,9 +113,9 @@ func (t *SystemTimer) Start() {
 }
 
 // Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
-// [Task] that was added and each [*Handle]. None of them will run. Operations of a purgatory are not returned:
-// the purgatory ends them when it closes. Tasks that workers have claimed still run; Stop does not wait for
-// them and may be called from a task. Stopping again returns nothing.
+// [Task] that was added and each [*Handle], but no operation of a purgatory. None of them will run. Tasks that
+// workers have claimed still run; Stop does not wait for them and may be called from a task. Stopping again
+// returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil

@@ -9,27 +9,24 @@ import (
 
 // Task is what a timer runs when an entry's deadline has passed.
 type Task interface {
-	// RunTask is called once for each time that e expires, with no lock of the timer held: by a [SystemTimer] on
-	// one of its workers, by a [ManualTimer] on the goroutine that moves the clock. It may call any method of the
-	// timer. If it blocks, that worker or that goroutine waits.
+	// RunTask is called when e has expired, with no lock of the timer held: by a [SystemTimer] on a worker, by
+	// a [ManualTimer] on the goroutine that moves the clock. It may call any method of the timer.
 	RunTask(e *TaskEntry)
 }
 
-// TaskEntry links one task into a timer. The caller embeds it in a larger object, or allocates it, binds it
-// to a task once with [TaskEntry.Bind], and may add it again after it has expired or was cancelled, to any
-// timer. While it is scheduled, other timers refuse it. After Bind, the timers' methods on it are safe for
-// concurrent use. It must not be copied.
+// TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once with
+// [TaskEntry.Bind], and may add it again, to any timer, after it has expired or was cancelled. After Bind it is
+// safe for concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
 	bound Task                 // nil until it is bound, constant afterwards
 	owner sched.Pointer[store] // the timer to which it was added last; see adopt
 }
 
-// taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the
-// first field of a TaskEntry, or that of an operation, of which no more than e is used.
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is the first field of one, or
+// that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
-// taskOf returns what e is bound to; nil if e is not bound, or is an operation's.
 func taskOf(e *entry.Entry) Task {
 	if e.OfOperation() {
 		return nil
@@ -45,8 +42,6 @@ func (e *TaskEntry) Bind(task Task) {
 	e.entry.Bind()
 }
 
-// run runs what e is bound to: a task, a handle's too, or the end of an operation (see
-// [entry.Expire]). The caller has claimed e.
 func run(e *entry.Entry) {
 	if task := taskOf(e); task != nil {
 		task.RunTask(taskEntry(e))

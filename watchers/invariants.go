@@ -4,8 +4,8 @@ package watchers
 
 import "github.com/delayedop/purgatory/internal/invariants"
 
-// assertLocked asserts what holds whenever the lock of s is released: every list is linked, sorted and counted, and
-// none is empty; a key that was asked for and is not walked over is queued, or its walk has paused.
+// assertLocked asserts that lists are linked, sorted and counted, and none is empty, whenever the lock of s is
+// released.
 func (s *Shard[K]) assertLocked() {
 	watched, keys, walks := 0, 0, 0
 	for b := 0; b < len(s.mu.keys.buckets) && s.mu.watched <= 64; b++ {

@@ -9,8 +9,8 @@ type Key[K comparable] struct {
 	Waiting int
 }
 
-// AllKeys returns an iterator over the keys for which operations wait, in no order. It copies those of one shard in one hold of its lock, and holds no
-// lock while the loop's body runs.
+// AllKeys returns an iterator over the keys for which operations wait, in no order. It holds no lock while the
+// loop's body runs.
 func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 	return func(yield func(Key[K]) bool) {
 		var keys []Key[K]

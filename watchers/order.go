@@ -9,14 +9,9 @@ import (
 
 // ordered is what a keyList needs as soon as an operation waits for a position of its key.
 //
-// The index finds a position in a long list. It is a sorted array of marks that stand in the
-// list itself. A binary search over the marks is followed by steps from the mark that was
-// found. They add a mark after every segment operations, and so the next way to that
-// position is short.
-//
-// An operation that leaves does not touch the index. A walk drops the first marks, if no operation
-// stands before them any more, and an index with too many marks for the operations that
-// wait is emptied. The cost of both is amortized over the insertions between the marks.
+// The index, a sorted array of marks in the list, finds a position: a binary search is followed by steps, which
+// add a mark after every segment operations. An operation that leaves does not touch it. Marks before which no
+// operation stands are dropped, and an index with too many is emptied: amortized over the insertions.
 type ordered struct {
 	begin machine.Watch    // the operations that wait for a position stand behind it
 	index []*machine.Watch // empty until an operation is inserted far from the end
@@ -27,9 +22,8 @@ const (
 	segment = 64 // number of operations between two marks of a new index
 )
 
-// lastUpTo returns the last element whose position is not greater, or the root: an operation for
-// this position is linked behind it. So operations that wait for no position
-// come first, in order of arrival, and the others follow in order of position.
+// lastUpTo returns the last element whose position is not greater, or the root: an operation for this position
+// is linked behind it.
 func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
 		l.ordered = new(ordered)
@@ -50,7 +44,7 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	return o.find(&l.List, position)
 }
 
-// find returns the last element whose position is not greater than position.
+// find is lastUpTo by the index.
 func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position() > position })
 	at := &o.begin

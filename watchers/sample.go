@@ -2,15 +2,14 @@ package watchers
 
 import "github.com/delayedop/purgatory/internal/machine"
 
-// Sampled is a pending operation that Sample has found, and the key under which it has.
+// Sampled is a pending operation, and the key under which it was found.
 type Sampled[K comparable] struct {
 	*machine.Machine
 	Key K
 }
 
-// Sample appends up to n pending operations of s to out: the first ones of each key, and
-// more of each key if there are few keys. If there are many keys, Sample reads some
-// of them; from selects which. It visits O(n) watches, however many operations wait.
+// Sample appends up to n pending operations to out: the first of each key, or, of many keys, of those that from
+// selects.
 func (s *Shard[K]) Sample(out []Sampled[K], n int, from uint) []Sampled[K] {
 	s.lock()
 	defer s.unlock()

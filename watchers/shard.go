@@ -10,9 +10,8 @@ import (
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Shard is a part of the map, with one lock. It is safe for concurrent use.
-//
-// What a registration and an end both write lies in one cache line.
+// Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both
+// write lies in one cache line.
 type Shard[K comparable] struct {
 	mu struct { // lock level 5, see docs/internals/design.md
 		sched.Mutex
@@ -49,21 +48,19 @@ type Shard[K comparable] struct {
 	all    *Watchers[K]
 }
 
-// Counts is the number of operations that have ended in a shard, by outcome. An
-// operation ends in the shard of the key that was checked. That need not be the shard
-// in which it was accepted.
+// Counts is the number of operations that have ended in a shard, by outcome.
 type Counts [machine.NumOutcomes]int64
 
-// Wait is a key, with its hash, and the position of it that an operation is to wait for.
+// Wait is a key, with its hash, and the position to wait for.
 type Wait[K comparable] struct {
 	Key      K
 	Position int64
 	Hash     uint64
 }
 
-// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, and of arrival
-// where positions are equal. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close],
-// or if as many watches stand under the key as Config.KeyLimit allows.
+// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then
+// of arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or
+// beyond Config.KeyLimit.
 func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (ok bool) {
 	s.mu.Lock()
 	if s.stale.Load() != nil {
@@ -92,7 +89,6 @@ func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (
 	return true
 }
 
-// waitingLocked returns the number of watches that stand under key.
 func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	if l := s.mu.keys.find(key, hash); l != nil {
 		return l.Len()
@@ -100,8 +96,7 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts an operation as accepted and as ended with o: its condition was met, or its
-// timeout had passed, before it was watched. Pass returns false if the shard is closed.
+// Pass counts an operation that ends with o before it is watched. It returns false if the shard is closed.
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.lock()
 	defer s.unlock()
@@ -116,8 +111,7 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	return true
 }
 
-// Met counts a wait that does not begin, because its condition is met. Nobody has to be told: so it
-// counts even if the shard is closed.
+// Met counts a wait whose condition is met before it begins, even if the shard is closed.
 func (s *Shard[K]) Met() {
 	s.met.Add(1)
 	if s.waited != nil {
@@ -137,7 +131,6 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	}
 }
 
-// runsLocked notes that methods of m, which waits for the key of l, and of others are about to run.
 func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
 	s.mu.last.Key, s.mu.last.Kind = l.key, reflect.TypeOf(m.Operation())
 }
@@ -180,7 +173,7 @@ func (s *Shard[K]) Totals(t *Totals) {
 	t.Met += s.met.Load()
 }
 
-// Totals is the sum of the counts of all shards. For the fields, see [Shard].
+// Totals is the sum of the counts of all shards.
 type Totals struct {
 	Counts
 	Accepted       int64
@@ -194,9 +187,8 @@ type Totals struct {
 	Waited *stats.Waited // nil if it is not wanted
 }
 
-// Pending returns how many operations have been accepted and have not ended. The shards
-// are read one after the other, so the number is not exact while operations come and go.
-// It is never negative.
+// Pending returns how many operations have been accepted and have not ended, never less than 0. It is not exact
+// while operations come and go.
 func (t *Totals) Pending() int64 {
 	n := t.Accepted
 	for _, ended := range t.Counts {

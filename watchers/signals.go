@@ -5,17 +5,15 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// queue has the keys that were signalled, or that a walk has left to a worker, each once, in the order in which they came. They are
-// a ring: ahead of the first is the last. A key that leaves the map leaves the queue. Lock level 6, below that of a shard.
+// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the last is ahead of
+// the first. A key that leaves the map leaves it. Lock level 6, below a shard's.
 type queue[K comparable] struct {
 	sched.Mutex
 	first *keyList[K]
 }
 
-// Signal asks for tries of the operations that wait for key, up to a position, and queues the key for a worker, unless a walk is under
-// way, which then begins again. It reports whether operations wait for key. Signals of a key make one walk.
-//
-// No signal is lost: [Walk] says why. A goroutine that is registering an operation and has not linked it yet tries it after linking it.
+// Signal asks for tries up to a position, and queues the key for a worker, unless a walk is under way. It
+// reports whether operations wait for key. No signal is lost: see [Walk].
 func (s *Shard[K]) Signal(key K, hash uint64, upTo int64) (awaited bool) {
 	s.lock()
 	s.mu.signals++
@@ -68,8 +66,8 @@ func (q *queue[K]) head() *keyList[K] {
 // Signalled reports whether any key is queued.
 func (w *Watchers[K]) Signalled() bool { return w.queue.head() != nil }
 
-// BeginSignalled takes the first key out of the queue, and begins a walk for what was asked of it. It returns the key with the number
-// of operations in out; ok is false if the queue was empty, or another worker was faster.
+// BeginSignalled takes the first key out of the queue, and begins a walk. ok is false if the queue was empty,
+// or another worker was faster.
 func (w *Watchers[K]) BeginSignalled(walk *Walk[K], out []*machine.Machine) (key K, n int, ok bool) {
 	l := w.queue.head()
 	if l == nil {

@@ -5,8 +5,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// staleWatch is a watch that is still in its list although its operation has ended, because the lock of the list was
-// not free. The goroutine that takes that lock next takes it out, or the purge does.
+// staleWatch is a watch of an operation that has ended, in a list whose lock was not free.
 type staleWatch struct {
 	next  *staleWatch
 	watch *machine.Watch
@@ -28,11 +27,7 @@ func (s *Shard[K]) unlock() {
 
 // leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale, unless
 // the limit of such watches is reached: then leave waits. (To wait always would let the crowd of one key delay the ends of
-// another's.) A stale watch does not stay for longer than the lock is held without a break:
-//
-//  1. The goroutine that makes w stale pushes it, and then tries the lock once more.
-//  2. If that fails, another goroutine holds the lock. Either it takes out w, or the next one to lock s does.
-//  3. The purge takes out what nobody came for.
+// another's.) The goroutine that locks s next takes out w, or the purge does.
 func leave[K comparable](w *machine.Watch) {
 	l := listOf[K](w)
 	if l == nil {
@@ -43,10 +38,6 @@ func leave[K comparable](w *machine.Watch) {
 		if bounded.Increment(&s.all.stale, int64(s.all.config.StaleLimit)) {
 			stale := &staleWatch{watch: w}
 			for stale.next = s.stale.Load(); !s.stale.CompareAndSwap(stale.next, stale); stale.next = s.stale.Load() {
-			}
-			if s.mu.TryLock() { // the lock was released meanwhile
-				s.drainLocked()
-				s.unlock()
 			}
 			return
 		}

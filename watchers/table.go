@@ -6,10 +6,8 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// keyList is a key and the operations that wait for it.
-//
-// The fields that are written when an operation is linked or unlinked fill one cache
-// line. The fields that are only read then are in the next one.
+// keyList is a key and the operations that wait for it. What is written when an operation is linked fills one
+// cache line; the next one is only read then.
 type keyList[K comparable] struct {
 	machine.List // in order of position, see lastUpTo; the first field, see listOf
 	shard        *Shard[K]
@@ -20,7 +18,7 @@ type keyList[K comparable] struct {
 	ordered *ordered    // nil until an operation waits for a position
 
 	asked   asked  // what is to be tried, and is not covered by the walk that is under way
-	number  uint32 // of the walks that have begun, also for earlier keys: another one means that a walk is over
+	number  uint32 // of the walks that have begun, also for earlier keys
 	before  uint32 // the number of those for earlier keys
 	walking bool   // a walk tries operations
 	queued  bool   // the key is in the queue: a worker will begin a walk
@@ -41,21 +39,17 @@ func (a *asked) add(upTo int64) {
 	*a = asked{upTo, true}
 }
 
-// listOf returns the list that w is in, nil if it is in none. The caller holds the operation of w, or takes out a
-// stale watch. The conversion is safe: a list in which operations stand is the first field of a keyList.
+// listOf returns the list that w is in, nil if none, for the holder, or for who takes out a stale watch. The
+// conversion is safe: such a list is the first field of a keyList.
 func listOf[K comparable](w *machine.Watch) *keyList[K] {
 	return (*keyList[K])(unsafe.Pointer(w.List()))
 }
 
-// table is a hash table with chaining. It is not safe for concurrent use. Go's map would hash each key a
-// second time, which is 6 % of an operation's life, and would allocate for keys that come
-// and go. Here a key is hashed once for shard and table together, and entries are used again: see
-// docs/internals/decisions.md#a-hash-table-of-our-own.
+// table is a hash table with chaining: see docs/internals/decisions.md#a-hash-table-of-our-own.
 type table[K comparable] struct {
-	free  *keyList[K]
-	nfree int32
-	len   int32
-	// buckets has a power of two of elements, at least minBuckets.
+	free    *keyList[K]
+	nfree   int32
+	len     int32
 	buckets []*keyList[K]
 }
 
@@ -64,12 +58,11 @@ const (
 	maxFree    = 64 // largest number of keyLists that are kept for later keys
 )
 
-// bucket uses the upper half of the hash, because the lower bits have chosen the shard.
+// bucket uses the upper half of the hash: the lower bits have chosen the shard.
 func (t *table[K]) bucket(hash uint64) **keyList[K] {
 	return &t.buckets[(hash>>32)&uint64(len(t.buckets)-1)]
 }
 
-// find returns the list of key, nil if it is not in the table.
 func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	for l := *t.bucket(hash); l != nil; l = l.chain {
 		if l.hash == hash && l.key == key {
@@ -79,7 +72,6 @@ func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	return nil
 }
 
-// add adds key, which is not in the table.
 func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
 	if n := len(t.buckets); int(t.len) == n {
 		t.resize(2 * n)
@@ -99,7 +91,6 @@ func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
 	return l
 }
 
-// remove takes l, which is empty, out of the table.
 func (t *table[K]) remove(l *keyList[K]) {
 	for b := t.bucket(l.hash); ; b = &(*b).chain {
 		if *b == l {

@@ -7,39 +7,38 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Walk is a walk over the operations of a key, in the order of the list, which tries them. It reads a few in each hold of
-// the shard's lock, and the caller tries them with no lock held.
+// Walk is a walk over the operations of a key, in the order of the list: see
+// docs/internals/decisions.md#one-walk-for-each-key. It reads a few in each hold of the shard's lock, and the
+// caller tries them with none held. It is not safe for concurrent use.
 //
-// A key has one walk that tries at a time, and one cursor, which stands before the operation that comes next. The goroutine that
+// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever
 // unlinks that operation moves the cursor on.
 //
-//  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the check is over.
-//     Otherwise it takes asked, sets walking, and its walk begins at the head of the list.
-//  2. At the end of the list, in the hold of the lock that would clear walking, the walk looks at asked: if somebody has asked
+//  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the
+//     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head.
+//  2. In the hold of the lock that would clear walking, the walk looks at asked: if somebody has asked
 //     meanwhile, it begins at the head again. After maxAgain times it queues the key, and a worker goes on.
-//  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is cleared. And each
-//     operation is visited before one is visited again.
-//  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A walk that begins
-//     meanwhile takes asked over, and so visits the rest, too. A walk that goes on puts back what others had asked for before.
-//  5. A walk that has begun, or a key that has left the map, changes the list's number. A paused walk goes on if the number is still
-//     its own; otherwise it is over.
-//
-// See docs/internals/decisions.md#one-walk-for-each-key. A Walk is not safe for concurrent use.
+//  3. So no check is lost: state has changed before asked is set, and asked is looked at before walking is
+//     cleared. And each operation is visited before one is visited again.
+//  4. Before callbacks run, the walk pauses: it adds what it has not visited to asked, and clears walking. A
+//     walk that begins meanwhile takes asked over. If others had asked before the pause, it queues the key,
+//     since the callbacks may block.
+//  5. A walk that begins, or a key that leaves the map, changes the list's number. A paused walk goes on only
+//     if it is still its own.
 type Walk[K comparable] struct {
 	shard  *Shard[K]
 	list   *keyList[K] // nil: it is over
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
-	rest   int   // operations that it may still visit
-	placed bool  // there were positions when the pass began
-	marks  asked // while it pauses: what others had asked for before
+	rest   int  // operations that it may still visit
+	placed bool // there were positions when the pass began
 }
 
 const maxAgain = 8
 
-// Begin asks for tries of the operations that wait for key, up to a position, and begins a walk, if none is under way. It puts the
-// first operations into out, and returns their number, 0 if there are none.
+// Begin asks for tries up to a position, and begins a walk, if none is under way. It puts the first operations
+// into out, and returns their number.
 func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
@@ -52,7 +51,7 @@ func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*mach
 	return n
 }
 
-// Shard returns the shard of the key that the walk has begun to go over.
+// Shard returns the shard of the key.
 func (w *Walk[K]) Shard() *Shard[K] { return w.shard }
 
 func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine) (n int) {
@@ -63,9 +62,9 @@ func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine
 	return w.readLocked(out)
 }
 
-// fromHead takes what was asked for, and puts the cursor before the first operation. An operation that comes later needs no visit, because
-// its registration tries it. It stands at the end, but where there are positions it may come to stand before the cursor's
-// end: then the bound keeps the walk from going on for ever.
+// fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs
+// no visit: its registration tries it. Among positions it may stand before the cursor's end, so visits are
+// bounded.
 func (w *Walk[K]) fromHead() {
 	l := w.list
 	l.number++
@@ -78,8 +77,8 @@ func (w *Walk[K]) fromHead() {
 	l.Start()
 }
 
-// Next takes those of the operations that end out of the lists of the shard, and puts the next ones into out. It returns their number,
-// 0 if the walk is over, or if it is to pause. tried is how many of those before were tried.
+// Next takes those of the tried operations that end out of the lists, and puts the next ones into out. It
+// returns their number, 0 if the walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
 	s, l := w.shard, w.list
 	s.lock()
@@ -90,10 +89,13 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 	case l.number != w.number: // the key has left the map
 		w.list = nil
 	case pause:
-		w.marks = l.asked
+		others := l.asked.any
 		l.asked.add(w.upTo)
 		l.walking = false
 		s.mu.walks--
+		if others {
+			s.queueLocked(l)
+		}
 	default:
 		n = w.readLocked(out)
 	}
@@ -101,7 +103,7 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 	return n
 }
 
-// Resume goes on with a walk that has paused. It returns 0 if there is none, or if the walk is over.
+// Resume goes on with a walk that has paused. It returns 0 if there is none, or if it is over.
 func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
 	s, l := w.shard, w.list
 	if l == nil {
@@ -109,7 +111,7 @@ func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
 	}
 	s.lock()
 	if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
-		l.asked, l.walking = w.marks, true
+		l.asked, l.walking = asked{}, true
 		s.mu.walks++
 		n = w.readLocked(out)
 	}
@@ -143,8 +145,7 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	return 0
 }
 
-// leaveLocked takes operations, which the caller holds and is about to end, out of the lists of s, and
-// counts them as ended in s.
+// leaveLocked takes operations, which the caller is about to end, out of the lists of s, and counts them.
 func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	if len(machines) == 0 {
 		return
@@ -178,8 +179,8 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	}
 }
 
-// Leave is leaveLocked for one operation; s is the shard of its first key. It reports whether the operation expires and no
-// walk of any of its keys has come to it, nor, for the first, is about to: unchecked is never true of an operation that a check has reached.
+// Leave is leaveLocked for one operation, in the shard of its first key. unchecked: it expires, and no walk has
+// come to it, nor is about to.
 func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	s.lock()
 	if m.EndsAs() == machine.Expired {
@@ -196,7 +197,8 @@ func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	return unchecked
 }
 
-// LastExpiry returns the last operation with its first key in s that has expired, among those that a check has come to or among the others. Its Kind is nil if there is none.
+// LastExpiry returns the last expiry of those that a check has come to, or of the others. Its Kind is nil if
+// there is none.
 func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	s.lock()
 	defer s.unlock()
@@ -206,7 +208,7 @@ func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	return s.mu.checkedLast
 }
 
-// LeaveOthers takes m, which has several keys and has left the lists of one shard, out of those of the others.
+// LeaveOthers takes m, which has left the lists of one shard, out of the others'.
 func LeaveOthers[K comparable](m *machine.Machine) {
 	leave[K](m.First())
 	for extra, i := m.Extra(), 0; i < len(extra); i++ {
@@ -214,16 +216,16 @@ func LeaveOthers[K comparable](m *machine.Machine) {
 	}
 }
 
-// Claims is a walk that claims operations. It waits for no walk that tries, and keeps none waiting: between two holds of the lock a
-// mark in the list says how far it has come.
+// Claims is a walk that claims operations. It waits for no other walk: between two holds of the lock a mark in
+// the list says how far it has come.
 type Claims[K comparable] struct {
 	list *keyList[K] // nil: it has not begun
 	mark *machine.Watch
-	rest int // operations that it may still visit: twice as many as waited when it began, so that others that arrive do not make it endless
+	rest int // operations that it may still visit: others may keep arriving
 }
 
-// Claim calls claim, with the shard's lock held, for the next operations that wait for key. It takes those for which claim
-// returns true out of the lists of the shard, and puts them into out. It returns their number, and whether there are more.
+// Claim calls claim, with the shard's lock held, for the next operations that wait for key. Those for which it
+// returns true leave the lists of the shard, into out. Claim returns their number, and whether there are more.
 func (s *Shard[K]) Claim(c *Claims[K], key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int, more bool) {
 	s.lock()
 	defer s.unlock()

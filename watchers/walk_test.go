@@ -145,7 +145,7 @@ func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
 	assert.False(t, w.Signalled())
 }
 
-// A walk that has paused goes on where it stood, and knows what others had asked for before.
+// A walk that has paused goes on where it stood.
 func TestAPausedWalkGoesOn(t *testing.T) {
 	w := newMap(0)
 	var all []*machine.Machine
@@ -154,15 +154,35 @@ func TestAPausedWalkGoesOn(t *testing.T) {
 	}
 	var walk, other Walk[int]
 	same(t, all[:2], begin(w, &walk, 1, 3, 2))
-	require.Empty(t, begin(w, &other, 1, 4, 8), "a mark")
 	require.Zero(t, pause(&walk))
 	require.Equal(t, 0, w.Inside(), "nobody tries")
 	end(w, 1, all[2])
 	same(t, all[3:4], resume(&walk, 2))
 	require.Equal(t, 1, w.Inside())
+	require.Empty(t, begin(w, &other, 1, 4, 8), "a mark")
 	same(t, append(slices.Clone(all[:2]), all[3:5]...), next(&walk, 8), "the mark: those that were visited before it are visited again")
 	require.Empty(t, next(&walk, 8))
 	require.Empty(t, resume(&walk, 8))
+}
+
+// A walk that pauses where others have asked leaves the key to a worker, who visits those that were visited before, too.
+func TestAWalkThatPausesLeavesWhatOthersAskedForToAWorker(t *testing.T) {
+	w := newMap(0)
+	var all []*machine.Machine
+	for i := range int64(6) {
+		all = append(all, waitAt(t, w, 1, i))
+	}
+	var walk, other Walk[int]
+	same(t, all[:2], begin(w, &walk, 1, 4, 2))
+	require.Empty(t, begin(w, &other, 1, 3, 8), "a mark")
+	require.Zero(t, pause(&walk))
+	out := make([]*machine.Machine, 8)
+	_, n, ok := w.BeginSignalled(&other, out)
+	require.True(t, ok)
+	same(t, all[:5], out[:n], "up to the higher of both")
+	require.Empty(t, resume(&walk, 8))
+	require.Empty(t, next(&other, 8))
+	require.False(t, w.Signalled())
 }
 
 // A walk that begins while another pauses takes over its rest, also if it is for a lower position. The other one is over.
@@ -221,7 +241,8 @@ func TestAPausedWalkLeavesASignalledKeyToTheWorker(t *testing.T) {
 // KAFKA-2253: a key may leave the map under a walk, and come back. The walk is over, and finds nobody of the new ones.
 func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 	for _, key := range []int{7, 15} { // the same key comes back, or another one has its memory
-		for _, paused := range []bool{false, true} {
+		for i := range 4 {
+			paused, again := i%2 == 1, i/2 == 1 // and another walk begins
 			w := New(Config[int]{Kick: func() {}, Shards: 1})
 			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
 			var walk, newer Walk[int]
@@ -234,15 +255,20 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 			checkInvariants(t, w, 0)
 			late := wait(t, w, key)
 			require.Same(t, walk.list, w.Shard(0).mu.keys.find(key, w.Hash(key)))
-			same(t, list(late), begin(w, &newer, key, everyPosition, 8))
+			if again {
+				same(t, list(late), begin(w, &newer, key, everyPosition, 8))
+			}
 			if paused {
 				require.Empty(t, resume(&walk, 8))
 			} else {
 				require.Empty(t, next(&walk, 8))
 				require.Empty(t, resume(&walk, 8))
 			}
-			require.Equal(t, 1, w.Inside(), "the newer walk")
-			require.Empty(t, next(&newer, 8))
+			if again {
+				require.Equal(t, 1, w.Inside(), "the newer walk")
+				require.Empty(t, next(&newer, 8))
+			}
+			require.Zero(t, w.Inside())
 			end(w, key, late)
 			checkInvariants(t, w, 0)
 		}

@@ -1,19 +1,14 @@
-// Package watchers is the sharded map from a key to the operations that wait for it. A
-// key hashes to a shard. The shard has one lock for its hash table, its lists and its
-// counts.
+// Package watchers is the sharded map from a key to the operations that wait for it. Package purgatory is its
+// only user.
 //
 //	key ─► hash ─► Shard ─► keyList: those that wait for the key, in order of arrival,
 //	                        then those that wait for a position, in order of position
 //
-// An operation counts as accepted in the shard of its first key, and as ended in the
-// shard in which it ends; only the sums over all shards have a meaning. A key leaves
-// the map when no operation waits for it.
+// An operation counts as accepted in the shard of its first key, and as ended in the shard in which it ends;
+// only the sums have a meaning. A key leaves the map when no operation waits for it.
 //
-// No lock is held while user code runs. A shard's lock is held for a bounded part of a
-// walk, with two exceptions: a hash table that grows or shrinks moves all its keys, and an
-// insertion into the middle of a long ordered list may walk over many operations.
-//
-// Package purgatory is the only user of this package. Programs do not need it.
+// No lock is held while user code runs. A shard's lock is held for a bounded part of a walk; longer when a hash
+// table grows or shrinks, and for an insertion into the middle of a long ordered list.
 package watchers
 
 import (
@@ -42,13 +37,13 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	making sched.Mutex // of a shard: a crowd makes one once; lock level 8, taken with no other held
+	making sched.Mutex // a shard is made once; lock level 8, taken with no other held
 	closed sched.Bool  // Pass, and Watch of a first key, fail; read with the shard's lock held
 	stale  sched.Int64 // stale watches, over all shards
 	queue  queue[K]    // keys that were signalled, or that a walk has left to a worker
 }
 
-// Config is the configuration of New. New does not check it.
+// Config is the configuration of New, which does not check it.
 type Config[K comparable] struct {
 	Shards     int                    // a power of two
 	StaleLimit int                    // largest number of watches that may be stale at any moment
@@ -60,8 +55,7 @@ type Config[K comparable] struct {
 	Now    func() time.Duration // the clock of the operations' start and deadline
 }
 
-// DefaultShards returns 32 for each processor, rounded up to a power of two, at least 64
-// and at most 4096.
+// DefaultShards returns 32 for each processor, rounded up to a power of two, from 64 to 4096.
 func DefaultShards() int {
 	n := min(max(32*runtime.GOMAXPROCS(0), 64), 4096)
 	return 1 << bits.Len(uint(n-1))
@@ -72,22 +66,20 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 	return &Watchers[K]{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[Shard[K]], c.Shards), config: c}
 }
 
-// Seed returns the seed of [Watchers.Hash], which is [maphash.Comparable]: where speed counts, a
-// caller calls that itself, since the compiler does not inline Hash.
+// Seed returns the seed of [Watchers.Hash], which the compiler does not inline: where speed counts, a caller
+// calls [maphash.Comparable] itself.
 func (w *Watchers[K]) Seed() maphash.Seed { return w.seed }
 
-// Hash returns the hash of key. Like a map, it panics if key contains an interface value
-// that cannot be compared.
+// Hash returns the hash of key. It panics if key contains an interface value that cannot be compared.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
-// Used returns the shard of the keys with this hash, nil if none of them was used yet. Then nobody
-// waits for them: a goroutine that registers an operation makes the shard, links the operation and
-// tries it after that.
+// Used returns the shard of the keys with this hash, nil if nobody has waited for one. A registration makes the
+// shard before it links and tries its operation.
 func (w *Watchers[K]) Used(hash uint64) *Shard[K] {
 	return w.slots[hash&uint64(len(w.slots)-1)].Load()
 }
 
-// Shard returns the shard of the keys with this hash.
+// Shard returns the shard of the keys with this hash, which it makes on first use.
 func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 	i := hash & uint64(len(w.slots)-1)
 	s := w.slots[i].Load()
@@ -97,7 +89,6 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 	return s
 }
 
-// make makes the shard of slots[i], unless another goroutine has.
 func (w *Watchers[K]) make(i uint64) *Shard[K] {
 	w.making.Lock()
 	defer w.making.Unlock()
@@ -113,8 +104,8 @@ func (w *Watchers[K]) make(i uint64) *Shard[K] {
 	return s
 }
 
-// Shards returns an iterator over the shards that have been used. A shard that is first used
-// during the loop may be missing.
+// Shards returns an iterator over the shards that have been used. One that is first used during the loop may be
+// missing.
 func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 	return func(yield func(*Shard[K]) bool) {
 		for i := range w.slots {
@@ -125,23 +116,18 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 	}
 }
 
-// Close makes every shard accept no further operation: [Shard.Pass], and [Shard.Watch] for the
-// first key of an operation, fail from now on. Whoever takes a shard's lock after Close, as [Watchers.AllKeys]
-// and [Watchers.Unanswered] do, finds every operation that the shard has accepted, under its first key at least:
-// the goroutine that registers it may still link its further watches.
-//
-//  1. Who registers an operation with that lock held has linked it before the other one has the lock,
-//     or takes the lock later, and reads closed.
-//  2. A shard that the other one does not find is made after Close, and so whoever uses it reads closed.
+// Close makes [Shard.Pass], and [Shard.Watch] for a first key, fail from now on. Whoever takes a shard's lock
+// later finds every operation that it has accepted: a registration with that lock held has linked its operation
+// before, or takes the lock later, and reads closed. A shard that is not found is made later.
 func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
-// FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash and its shard.
+// FirstKey returns the first key of m, which is held and linked, with its hash and its shard.
 func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64, s *Shard[K]) {
 	l := listOf[K](m.First())
 	return l.key, l.hash, l.shard
 }
 
-// Keys returns the keys of m, which the caller holds and which is linked under each.
+// Keys returns the keys of m, which is held and linked under each.
 func Keys[K comparable](m *machine.Machine) []K {
 	keys := []K{listOf[K](m.First()).key}
 	for i := range m.Extra() {

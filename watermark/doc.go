@@ -39,9 +39,9 @@
 // [Watermark.Stats] counts the goroutines: how many wait, for how long, and how many have been served, have given up or have
 // timed out. (Those that come after a Recede share no operation with those from before it.)
 //
-// They share the condition, too: it is the position, and nothing else. So a wait has no value. For that use AwaitValueAt of
-// the purgatory, which gives each wait an operation, as AwaitAt does. These are faster where every goroutine waits for a
-// position of its own.
+// They share the condition, too: it is the position, and nothing else. So a wait has no value. For that use AwaitAt of
+// the purgatory with a condition that notes it: that gives each wait an operation, and is faster where every goroutine waits
+// for a position of its own.
 //
 // A timeout is an entry of the purgatory's timer, beside the operation; a timer that has a maximum counts it.
 //

@@ -41,7 +41,7 @@ func TestDemo(t *testing.T) {
 // complaints are a log's warnings and errors, but for the one that says that the machine was busy.
 func complaints(log string) (all []string) {
 	for line := range strings.Lines(log) {
-		if !strings.Contains(line, purgatory.EventStalled) {
+		if !strings.Contains(line, purgatory.EventLate) {
 			all = append(all, line)
 		}
 	}

@@ -259,6 +259,7 @@ func (c *crowd) verify() (broken []string) {
 		check(finds > 0 && early > 0, "session %d spoke in time and was found, %v before its timeout", s.id, early)
 	}
 	n := c.registry.Stats()
-	check(n.Satisfied+n.Expired != int64(len(c.all)) || n.Pending != 0, "there are %d sessions, the registry counts %v", len(c.all), n)
+	check(n.Satisfied+n.Expired != int64(len(c.all)) || n.Pending != 0, "there are %d sessions, the registry counts %d satisfied, %d expired, %d pending",
+		len(c.all), n.Satisfied, n.Expired, n.Pending)
 	return broken
 }

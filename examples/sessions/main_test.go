@@ -117,7 +117,7 @@ func TestBrokenPromisesAreNoticed(t *testing.T) {
 		{"spoke in time and was found", func(c *crowd) { c.all[1].spoke = time.Hour }, "session 1 spoke in time and was found"},
 		{"spoke in time and was refused", func(c *crowd) { c.all[1].refused = 1 }, "session 1 was refused a heartbeat that was in time"},
 		{"refused and not found", func(c *crowd) { c.all[0].refused = time.Hour }, "session 0 was refused a heartbeat and was not found"},
-		{"counted wrongly", func(c *crowd) { c.all = c.all[:1] }, "there are 1 sessions, the registry counts pending 0"},
+		{"counted wrongly", func(c *crowd) { c.all = c.all[:1] }, "there are 1 sessions, the registry counts 1 satisfied, 1 expired, 0 pending"},
 		{"nobody spoke", func(c *crowd) { c.spoken.Store(0) }, "no session spoke in time: nothing happened"},
 		{"of each kind the first", func(c *crowd) { c.all[0].OnComplete(); c.all[1].OnComplete() }, "session 0 ended 2 times"},
 	} {

@@ -49,20 +49,19 @@ const (
 
 var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the identity's bits are free
 
-// shard returns a hash of the 8 KiB page that e lies on: a processor allocates from pages of its own, and so
-// mostly uses shards of its own. The conversion is safe: the address is hashed once, so it does not matter if
-// the object moves.
+// shard hashes the 8 KiB page that e lies on: a processor allocates from its own pages. The conversion is safe:
+// the address is hashed once, so the object may move.
 func (e *Entry) shard() uint64 {
 	page := uint64(uintptr(unsafe.Pointer(e))) >> 13
 	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
 }
 
-// Bind binds e, which is part of a TaskEntry and which no other goroutine sees yet: so the write need not be
-// atomic. The conversion is safe: a Uint64 begins with its value.
+// Bind binds e, which is part of a TaskEntry and which no other goroutine sees yet. The conversion is safe: a
+// Uint64 begins with its value.
 func (e *Entry) Bind() { *(*uint64)(unsafe.Pointer(&e.Word)) = e.shard() }
 
-// OperationBinding returns the binding of the entry of an operation whose purgatory has the identity id. Timers
-// accept every such entry, so the purgatory must add it to one timer only.
+// OperationBinding returns the binding of an operation's entry, in the purgatory with this identity. Every
+// timer accepts such an entry, so the purgatory must add it to one only.
 func (e *Entry) OperationBinding(id uint32) uint64 {
 	return e.shard() | uint64(id)<<identity.Shift | operationBit
 }
@@ -70,10 +69,11 @@ func (e *Entry) OperationBinding(id uint32) uint64 {
 // Shard returns the index of e's shard in a timer with n shards, a power of two.
 func (e *Entry) Shard(n int) int { return int(uint32(e.Word.Load())) & (n - 1) }
 
+// OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
 
 // Deadline returns when e expires or has expired, on the timer's clock; 0 if it was never added or was
-// cancelled. The caller holds the lock of e's shard, or knows that nobody changes e.
+// cancelled. The lock of e's shard is held, or nobody changes e.
 func (e *Entry) Deadline() time.Duration {
 	if e.At == Cancelled {
 		return 0
@@ -97,6 +97,7 @@ type List struct{ root Link }
 // Init empties l.
 func (l *List) Init() { l.root = Link{&l.root, &l.root} }
 
+// Empty reports whether l has no entry.
 func (l *List) Empty() bool { return l.root.Next == &l.root }
 
 // First returns the first entry of l, which is not empty. The conversion is safe: an Entry begins with its

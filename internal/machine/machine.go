@@ -14,8 +14,8 @@ import (
 // Machine is the state machine of one operation. It is safe for concurrent use, except for the methods that are
 // for the holder only.
 //
-// An operation is new, pending, busy, or ended. Busy means that one goroutine, the holder, tries it or ends it.
-// There is no mutex: nobody waits for a holder, but sets a mark in the state word and goes on:
+// Busy means that one goroutine, the holder, tries the operation or ends it. There is no mutex: nobody waits
+// for a holder, but sets a mark in the state word and goes on (docs/internals/decisions.md#a-state-word):
 //
 //	         Begin              Release                 Settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
@@ -31,8 +31,7 @@ import (
 //  3. If Acquire finds a holder, it sets again with a compare-and-swap on the word that says busy, so the
 //     holder has not let go.
 //  4. The only way to let go is Release, a compare-and-swap from a word without a mark. It fails after 3, and
-//     the holder tries again. (A flag beside a lock fails here: the lock can be freed between the last read of
-//     the flag and the next, KAFKA-8334.)
+//     the holder tries again. (A flag beside a lock fails here: KAFKA-8334.)
 //
 // An operation ends once: only the holder ends it, there is one holder at a time, and no transition leads out
 // of ended.
@@ -45,15 +44,16 @@ type Machine struct {
 	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
 	// While the operation waits, tail points to an array of extra() Watches; after it was cancelled, to the
-	// cause, an error. It belongs to the holder. One pointer for both saves a size class.
+	// cause, an error. It belongs to the holder. One pointer for both saves a size class:
+	// docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	first Watch // of the first key: an operation on one key needs no second allocation
 }
 
-// Layout of the state word, from the lowest bit: the binding of the entry, which says to which purgatory the
-// operation was submitted; the phase, the marks, and the fields below. The owner is in the same word as the
-// phase, so that Claim checks it and claims in one step. The word of a new operation is 0.
+// The state word, from the lowest bit: the binding of the entry, with the purgatory to which the operation was
+// submitted; the phase, the marks, and the fields below. The owner is in the same word, so that Claim checks it
+// and claims in one step. A new operation has 0.
 const (
 	phaseShift   = 32
 	phasePending = 1 << phaseShift
@@ -78,14 +78,15 @@ const (
 // Operation returns the operation that m is part of, after Begin.
 func (m *Machine) Operation() Operation { return m.op }
 
+// Entry returns the operation's entry in the timer.
 func (m *Machine) Entry() *entry.Entry { return &m.entry }
 
 func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
 func init() { entry.Expire = expire }
 
-// expire ends the operation that e is part of, because its timeout has passed. The conversion is safe: only
-// Begin makes an entry an operation's, and that is the first field of a Machine.
+// expire ends the operation that e is part of. The conversion is safe: only Begin makes an entry an
+// operation's, and that is the first field of a Machine.
 func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
 	if held, _ := m.Claim(Expired, m.Owner()); held {
@@ -93,7 +94,7 @@ func expire(e *entry.Entry) {
 	}
 }
 
-// End has m, which the caller holds and which waits, ended as EndsAs says, by the function of its first list.
+// End has m, which is held and waits, ended by the function of its first list.
 func (m *Machine) End() { m.first.list.end(m) }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
@@ -107,8 +108,8 @@ func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if it is new.
 func (m *Machine) Owner() uint32 { return identity.In(m.word().Load()) }
 
-// Begin makes the caller the holder of op, of which m is the machine, and which will wait for 1 to MaxKeys keys
-// in the purgatory whose identity is id. It returns false if op is not new.
+// Begin makes the caller the holder of op, whose machine is m, for so many keys, 1 to MaxKeys, and the
+// purgatory with this identity. It returns false if op is not new.
 func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
 		return false
@@ -117,8 +118,8 @@ func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 	return true
 }
 
-// Refuse ends a held operation that is not accepted and stands in no list, for good. Its outcome is Pending.
-// Marks are dropped: the calls that set them have reported that they ended nothing.
+// Refuse ends a held operation that stands in no list, with the outcome Pending. Marks are dropped: the calls
+// that set them have reported that they ended nothing.
 func (m *Machine) Refuse() { m.word().Store(phaseEnded | m.word().Load()&identity.Half) }
 
 // Acquire makes the caller the holder of a pending operation, to try it. If another goroutine is the holder,
@@ -142,9 +143,8 @@ func (m *Machine) Acquire() (held bool) {
 	}
 }
 
-// Claim makes the caller the holder of a pending operation of owner, to end it with o. If another goroutine is
-// the holder, o becomes the wish that it carries out when its try returns false; an earlier wish takes
-// precedence.
+// Claim makes the caller the holder of a pending operation of owner, to end it with o. A holder gets o as the
+// wish to carry out when its try returns false, unless it has one.
 func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
 		word := m.word().Load()
@@ -168,18 +168,18 @@ func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 // Checked reports whether Acquire has been called for m, which the caller holds.
 func (m *Machine) Checked() bool { return m.word().Load()&checked != 0 }
 
-// Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
+// Asked tells the holder whether another goroutine has asked for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
-// ReleaseUnmarked is Release if there is no mark. Otherwise it returns false, and m is still held.
+// ReleaseUnmarked is Release if there is no mark. Otherwise it returns false.
 func (m *Machine) ReleaseUnmarked() bool {
 	word := m.word().Load()
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
-// Release releases a held operation whose try returned false, unless there is a mark that the caller has to
-// follow, as its holder still: to end it with the wish, which is its outcome now, or to try again. If retry is
-// false, the caller will not try: then tryAgain says that m is released and another goroutine must try it.
+// Release releases a held operation whose try returned false, unless a mark tells its holder to end it with the
+// wish, which is its outcome now, or to try again. Without retry, tryAgain says that m is released and another
+// goroutine must try it.
 func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 	for {
 		word := m.word().Load()
@@ -218,8 +218,8 @@ func (m *Machine) Ending() bool {
 	return word&phaseMask == phaseEnded || word&(wishMask|outcomeMask) != 0
 }
 
-// Settle ends a held operation with the outcome of EndsAs. Its watches are unlinked or stale. It keeps cause if
-// the outcome is Cancelled, and reports whether a wish to cancel was set.
+// Settle ends a held operation, whose watches are unlinked or stale, with the outcome of EndsAs; it keeps the
+// cause of a cancellation. It reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
 	word := m.word().Load()

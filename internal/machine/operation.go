@@ -14,6 +14,7 @@ type Embedded interface{ embedOperationDelayedOperation() *Machine }
 // Waker is implemented by operations of this module. If OnlyWakes returns true, the callbacks need no worker.
 type Waker interface{ OnlyWakes() bool }
 
+// Try calls TryComplete. Only the holder may call it.
 func (m *Machine) Try() bool { return m.op.TryComplete() }
 
 // Core wraps the machine for a user's type to embed, and promotes no exported method.

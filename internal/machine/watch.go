@@ -5,11 +5,8 @@ import (
 	"unsafe"
 )
 
-// Watch is the element of a watcher list that stands for one operation under one key. That of the first key
-// lies inside the operation, those of the others in an array that the operation owns.
-//
-// The lock that guards the list guards next and prev. The other fields belong to the operation's holder, or to
-// the goroutine that takes a stale watch out.
+// Watch stands in a watcher list for one operation under one key. The list's lock guards next and prev. The
+// other fields belong to the operation's holder, or to the goroutine that takes a stale watch out.
 type Watch struct {
 	next, prev *Watch
 	list       *List
@@ -31,6 +28,7 @@ func (l *List) Init(end func(*Machine)) {
 	l.root.position, l.end = math.MinInt64, end
 }
 
+// Len returns the number of operations in l.
 func (l *List) Len() int { return l.len }
 
 // First returns the first element, nil if there is none.
@@ -61,6 +59,7 @@ func (l *List) Link(w *Watch, m *Machine, position int64, after *Watch) {
 	}
 }
 
+// Unlink takes w out of its list.
 func (w *Watch) Unlink() {
 	l := w.list
 	next, prev := w.next, w.prev
@@ -99,6 +98,7 @@ func (w *Watch) List() *List { return w.list }
 // Machine returns the machine of the operation, nil if w is a mark.
 func (w *Watch) Machine() *Machine { return w.machine }
 
+// Position returns the position at which w was linked.
 func (w *Watch) Position() int64 { return w.position }
 
 // extra returns the number of watches beyond the first.
@@ -117,8 +117,8 @@ func (m *Machine) MakeExtra() []Watch {
 	return extra
 }
 
-// Extra returns the watches beyond the first, nil if there are none. Only the holder may call it, before
-// Settle. The conversion is safe: tail of an operation that has not ended is nil or points to extra() Watches.
+// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail of an
+// operation that has not ended is nil or points to extra() Watches.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {
 		return nil

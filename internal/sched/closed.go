@@ -13,6 +13,7 @@ func Closed(c <-chan struct{}) bool {
 // Border is the value of a panic beyond the border of a synctest bubble: it says the rule.
 type Border string
 
+// Error returns the rule.
 func (b Border) Error() string { return string(b) }
 
 // BeyondBorder is that of a timer.

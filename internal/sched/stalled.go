@@ -48,6 +48,7 @@ func (b *Bool) Swap(v bool) bool                { stall(); return b.v.Swap(v) }
 func (b *Bool) CompareAndSwap(old, v bool) bool { stall(); return b.v.CompareAndSwap(old, v) }
 
 func (p *Pointer[T]) Load() *T                    { stall(); return p.v.Load() }
+func (p *Pointer[T]) Store(v *T)                  { stall(); p.v.Store(v) }
 func (p *Pointer[T]) Swap(v *T) *T                { stall(); return p.v.Swap(v) }
 func (p *Pointer[T]) CompareAndSwap(o, v *T) bool { stall(); return p.v.CompareAndSwap(o, v) }
 
@@ -61,10 +62,8 @@ func Go(f func()) { go func() { stall(); f() }() }
 // Yield may stall, too.
 func Yield() { stall() }
 
-// stall lets others run in one of eight calls, and sleeps for at most 100 µs in one of 4,096. In a synctest bubble it
-// does not sleep: a goroutine that sleeps there with a lock stops the bubble's time, for which it waits. The generator
-// is that of each thread: a common one would order the goroutines for the race detector, and hide from it what is not
-// ordered.
+// stall lets others run in one of eight calls, and sleeps for at most 100 µs in one of 4,096, but not in a
+// bubble, whose time would stop. A common generator would order the goroutines for the race detector.
 func stall() {
 	switch n := rand.Uint32N(1 << 12); {
 	case n == 0 && !InBubble():

@@ -21,9 +21,8 @@ type (
 	Pointer[T any] = atomic.Pointer[T]
 )
 
-// inlined calls the methods of these types once. The compiler passes the bodies of the methods
-// on to a package that imports this one, and not sync/atomic, only if they were inlined here;
-// otherwise each of these operations would cost a call there.
+// inlined calls these methods once: only if they were inlined here can packages that do not import sync/atomic
+// inline them.
 func inlined(b *Bool, l *Int64, u *Uint32, w *Uint64) {
 	b.Store(!b.Load() && b.Swap(true) && b.CompareAndSwap(false, true))
 	l.Store(l.Load() + l.Add(1) + l.Swap(1))

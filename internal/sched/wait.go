@@ -16,11 +16,11 @@ type Group = sync.WaitGroup
 // Pool keeps objects that are used again.
 type Pool = sync.Pool
 
-// Now returns the time. With the tag interleave the scenario moves it.
+// Now returns the time.
 func Now() time.Time { return time.Now() }
 
-// InBubble reports whether its caller runs in a bubble of testing/synctest, whose times have no monotonic reading. A
-// channel must not leave the bubble in which it was made, and none must come into one.
+// InBubble reports whether its caller runs in a bubble of testing/synctest, whose times have no monotonic
+// reading. A channel must not cross the bubble's border.
 func InBubble() bool {
 	now := time.Now()
 	return now == now.Round(0) //nolint:staticcheck // Equal would compare what Round keeps
@@ -45,18 +45,17 @@ func NewAlarm(f func()) Alarm {
 // Set makes the alarm go off at the given time, and not when it was to before.
 func (a *Alarm) Set(at time.Time) { a.timer.Reset(time.Until(at)) }
 
-// WithTimeout is the function of package context.
+// WithTimeout is context.WithTimeout.
 var WithTimeout = context.WithTimeout
 
-// Dice returns a random number from 0 to n-1. With the tag interleave it depends on the
-// schedule only.
+// Dice returns a random number from 0 to n-1.
 func Dice(n int64) int64 { return rand.Int64N(n) }
 
 // Receive receives from c.
 func Receive(c <-chan struct{}) { <-c }
 
-// Either receives from a or b, whichever comes first, and reports whether it was a. Nothing comes from a nil b,
-// and then a receive is cheaper than a select.
+// Either receives from a or b, whichever comes first, and reports whether it was a. Without b, a receive is
+// cheaper than a select.
 func Either(a, b <-chan struct{}) bool {
 	if b == nil {
 		<-a
@@ -70,8 +69,7 @@ func Either(a, b <-chan struct{}) bool {
 	}
 }
 
-// Token is a channel that has one token or none: for a goroutine that is to be woken once,
-// however often others say so, or as a lock that can be waited for with [Sleep].
+// Token is a channel that has one token or none: to wake a goroutine once, or a lock that [Sleep] can wait for.
 type Token chan struct{}
 
 // NewToken returns a Token that has none.
@@ -95,8 +93,7 @@ const (
 	Stopped
 )
 
-// Sleeper is a goroutine's timer, which its sleeps use one after the other. The zero value is ready
-// to use.
+// Sleeper is a goroutine's timer, which its sleeps use one after the other. The zero value is ready to use.
 type Sleeper struct{ timer *time.Timer }
 
 // Sleep is the function [Sleep] on the sleeper's timer.
@@ -123,13 +120,12 @@ func (s *Sleeper) Sleep(d time.Duration, token Token, stop, end <-chan struct{})
 	return Stopped
 }
 
-// Sleep waits until d has passed, and returns Elapsed, or until it can take token, and returns
-// Taken, or until stop or end is closed, and returns Stopped. If several are the case, Taken
-// comes first; otherwise it may be either. Of a nil channel nothing comes.
+// Sleep waits until d has passed (Elapsed), or it can take token (Taken, which comes first), or stop or end is
+// closed (Stopped).
 func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
 	return new(Sleeper).Sleep(d, token, stop, end)
 }
 
-// Pause waits until d has passed or done is closed. It is for a loop that polls. With the tag
-// interleave it waits until no other goroutine can run, and then d passes.
+// Pause waits until d has passed or done is closed, in a loop that polls. With the tag interleave, d passes
+// when no other goroutine can run.
 func Pause(d time.Duration, done <-chan struct{}) { Sleep(d, nil, done, nil) }

@@ -14,23 +14,19 @@ import (
 const yieldAfter = 64
 
 // Pool runs up to a fixed number of workers, once Init has been called. It is safe for concurrent use and holds
-// no lock. The queue is not part of it: see [Job].
+// no lock. The queue is its [Job].
 //
 // No wake-up is lost:
 //
 //  1. A goroutine that queues work does so before it calls Kick.
 //  2. If Kick finds the maximum of workers running, each of them has yet to decrement running.
-//  3. A worker first decrements running and then asks for queued work. So either Kick finds room for a worker,
-//     or that worker finds the work.
-//  4. If Kick finds enough goroutines being started, each has yet to say that it has started, and asks for work
-//     after that.
+//  3. A worker first decrements running and then asks for queued work. So either Kick finds room, or that
+//     worker finds the work.
+//  4. If Kick finds enough goroutines being started (one for each processor), each asks for work later.
 //
-// Whoever takes work calls KickIfQueued before it runs code that may block, so no work waits for a blocked
-// worker while there is room for another. No more goroutines are being started than there are processors: see
-// docs/internals/decisions.md#as-many-new-workers-as-processors.
-//
-// A worker that lingers counts as none. Kick wakes it, and it asks for room as Kick does: if it gets none, 2 or
-// 4 holds.
+// Whoever takes work calls KickIfQueued before it runs code that may block: so no work waits for a blocked
+// worker while there is room. A worker that lingers counts as none. Kick wakes it, and it asks for room: if it
+// gets none, 2 or 4 holds.
 type Pool struct {
 	max   sched.Int64
 	procs int64 // processors when the pool was made
@@ -54,10 +50,10 @@ const (
 	dismissed // as woken, and that worker must not work
 )
 
-// lingering is how long a worker waits for more work at most.
 const lingering = 10 * time.Millisecond
 
-// starting is added to running, beside the worker's 1, while its goroutine is being started.
+// starting is added to running, beside 1, while a worker's goroutine is being started: see
+// docs/internals/decisions.md#as-many-new-workers-as-processors.
 const starting = 1 << 32
 
 // Job is what a pool does.
@@ -102,7 +98,6 @@ func (p *Pool) dismiss() {
 	}
 }
 
-// admit counts a worker that is to be started, unless none may be.
 func (p *Pool) admit() bool {
 	for {
 		n := p.running.Load()
@@ -136,7 +131,7 @@ func (p *Pool) KickIfQueued() {
 // Idle reports whether no worker runs, and none that was dismissed has yet to end.
 func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != dismissed }
 
-// Running returns the number of workers that run or are being started.
+// Running returns how many workers run or are being started.
 func (p *Pool) Running() int { return int(p.running.Load() % starting) }
 
 func (p *Pool) run() {
@@ -144,9 +139,9 @@ func (p *Pool) run() {
 	}
 }
 
-// linger waits until the worker is woken, and reports whether it is to work again. It returns false at once if
-// it must not linger, as in a bubble in which the pool was not made, or if another one does. A timer, which
-// earlier waits may have set, dismisses the worker.
+// linger waits until the worker is woken, and reports whether it is to work again: not after a timer's
+// dismissal, and not where it must not linger, as in a bubble in which the pool was not made, or beside another
+// one.
 func (p *Pool) linger() (again bool) {
 	if !p.may.Load() || sched.InBubble() != p.bubble || !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
@@ -173,7 +168,6 @@ func (p *Pool) linger() (again bool) {
 	return again
 }
 
-// shift works until there is no more work, and reports whether there was any.
 func (p *Pool) shift() (worked bool) {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {

@@ -22,6 +22,7 @@ type reader struct {
 	state, want int
 	cancel      context.CancelCauseFunc
 	fails       bool // a read that sees too little fails
+	blocks      bool // a read that sees too little blocks until its context has ended
 
 	seen  int  // what the last read saw
 	ended bool // AwaitRead has returned
@@ -30,11 +31,15 @@ type reader struct {
 }
 
 func (r *reader) await(ctx context.Context) {
-	r.value, r.err = signals.AwaitRead(ctx, r.p, timeout, func(context.Context) (int, bool, error) {
+	r.value, r.err = signals.AwaitRead(ctx, r.p, timeout, func(within context.Context) (int, bool, error) {
 		sched.Yield()
 		v := r.state
 		r.seen = v
-		sched.Yield() // a change at this point must cause another read
+		sched.Yield()                                // a change at this point must cause another read
+		if r.blocks && v < r.want && within != ctx { // the last read, after the timeout, has the caller's
+			sched.Receive(within.Done())
+			return v, false, nil
+		}
 		if r.fails && v < r.want {
 			return -1, false, errRead
 		}
@@ -130,6 +135,27 @@ func exploreRead(t *testing.T, bound int, fails bool, verbs ...readVerb) {
 		}
 	}
 	exploreOne(t, name, bound, setup)
+}
+
+// The end of a wait ends the context of its read, also if it comes when the read is about to begin.
+func TestAReadEndsWithItsWait(t *testing.T) {
+	for _, v := range readVerbs {
+		if v.raises || v.name == "spurious" {
+			continue
+		}
+		exploreOne(t, "blocking-read+"+v.name, *pairBound, func(spawn func(string, func())) func() error {
+			r := &reader{env: newEnv(1, []bool{false}, false, 0), blocks: true, want: 1}
+			ctx, cancel := context.WithCancelCause(context.Background())
+			r.cancel = cancel
+			spawn("0:read", func() { r.await(ctx) })
+			spawn("1:"+v.name, func() { v.do(r) })
+			spawn("2:close", func() { // the other verb may have come too early
+				sched.Yield()
+				_ = r.p.Close()
+			})
+			return r.atRest
+		})
+	}
 }
 
 // TestReads explores AwaitRead beside one verb and beside two. A lost wake-up is a deadlock: the

@@ -55,6 +55,8 @@ type Pointer[T any] struct{ v *T }
 
 func (x *Pointer[T]) Load() *T { Yield(); return x.v }
 
+func (x *Pointer[T]) Store(v *T) { Yield(); x.v = v }
+
 func (x *Pointer[T]) Swap(v *T) (old *T) { Yield(); old, x.v = x.v, v; return old }
 
 func (x *Pointer[T]) CompareAndSwap(old, v *T) (swapped bool) {
