@@ -14,7 +14,6 @@ const (
 // eras tell whether a callback blocks, with no clock and no lock on its way: a goroutine counts in the era in which it enters a gate until
 // it exits, and the next era begins when nobody is left from the one before. So while somebody is left, he has been inside for as long
 // as the era that goes on. One who reads the era and counts himself after its end is taken to have entered a moment earlier.
-//
 // They are not explored: no promise but that of BlockedFor rests on them.
 type eras struct {
 	now    atomic.Uint32    // written by Blocked, under the shard's lock
@@ -69,10 +68,10 @@ func (s *Shard[K]) visitorLocked(visit uint64) Seen[K] {
 	return last
 }
 
-// Unanswered returns how many operations have been accepted and are not answered: none, if there was a moment
-// during the call at which there were none. Both counts only grow, an operation is accepted before it is
-// answered, and all answered counts are read before the first accepted count: so if the sums are equal, they
-// were equal between the passes.
+// Unanswered returns how many operations have been accepted and are not answered: none, if there was a
+// moment during the call at which there were none. Both counts only grow, and no operation is answered before it is
+// accepted. Unanswered reads all answered counts before the first accepted count. So if the sums are equal, they
+// were equal between the two passes.
 func (w *Watchers[K]) Unanswered() int {
 	var answered uint64
 	var total Totals
@@ -85,7 +84,7 @@ func (w *Watchers[K]) Unanswered() int {
 	return int((uint64(total.Accepted) - answered) % answeredMax)
 }
 
-// Inside returns the number of keys that are being tried, and of goroutines that run callbacks.
+// Inside returns the number of keys that are being tried, and of goroutines that run callbacks, once for each level of nested calls.
 func (w *Watchers[K]) Inside() (n int) {
 	for s := range w.Shards() {
 		n += int(s.gate.Load() % (1 << insideBits))
@@ -101,7 +100,7 @@ type Seen[K comparable] struct {
 	Key    K
 	Kind   reflect.Type  // of the operation; nil: there is none
 	At     time.Duration // its deadline, if it has expired, on the timer's clock
-	For    time.Duration // how long it had waited when it expired, or for how long its method has been running, at least
+	For    time.Duration // how long it had waited when it expired, or, of one whose method runs, for how long that has, at least
 	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 

@@ -43,7 +43,8 @@ func healthy(ctx context.Context, p *purgatory.Purgatory[string], running *sync.
 			for ctx.Err() == nil {
 				for range 1 + rand.IntN(1+partition) {
 					offset := end.Load() + 1 + rand.Int64N(3)
-					_, _ = p.TryCompleteElseWatch(&request{offset: offset, end: end}, 30*time.Second, key)
+					op := &request{offset: offset, end: end}
+					_, _ = p.TryCompleteElseWatch(op, 30*time.Second, key)
 				}
 				time.Sleep(time.Duration(1+rand.IntN(12)) * time.Millisecond)
 				end.Add(1)
@@ -58,8 +59,10 @@ func sick(ctx context.Context, p *purgatory.Purgatory[string], running *sync.Wai
 	running.Go(func() {
 		never := new(atomic.Int64)
 		for ctx.Err() == nil {
-			_, _ = p.TryCompleteElseWatch(&request{offset: 1, end: never}, 1500*time.Millisecond, "<b>audit-0</b>")
-			_, _ = p.TryCompleteElseWatch(&request{offset: 1, end: never}, 20*time.Second, "payments-7", "payments-8")
+			op := &request{offset: 1, end: never}
+			_, _ = p.TryCompleteElseWatch(op, 1500*time.Millisecond, "audit-0")
+			op = &request{offset: 1 << 40, end: never}
+			_, _ = p.TryCompleteElseWatch(op, 20*time.Second, "payments-7", "payments-8")
 			p.CheckAndComplete("payments-7")
 			time.Sleep(15 * time.Millisecond)
 		}

@@ -65,7 +65,7 @@ func TestThePageIsAlive(t *testing.T) {
 	assert.Equal(t, sickName, b.eval(t, `document.querySelector("section[id^=p-] h2").textContent`), "trouble comes first")
 	assert.Equal(t, "6", b.eval(t, `document.querySelectorAll("#overview tbody tr").length`))
 	assert.Equal(t, "▲ 1 – Purgatories", b.eval(t, `document.title`))
-	assert.Equal(t, "0", b.eval(t, `document.querySelectorAll("section b b, td b").length`), "keys are text, not markup")
+	assert.Equal(t, "0", b.eval(t, `document.querySelectorAll("section b b, td b").length`), "what clients say is text, not markup")
 
 	b.do(t, chromedp.Click(chromedp.CSS("#pause")))
 	still := b.eval(t, `document.getElementById("main").innerHTML`)
