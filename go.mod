@@ -6,9 +6,9 @@ go 1.25.0
 // Every program that imports the library gets these in its module graph. So each has the lowest version with what is
 // used of it, or that another one of them requires; make lowest checks that.
 require (
-	github.com/stretchr/testify v1.8.0 // goleak v1.3.0 requires it
+	github.com/stretchr/testify v1.8.0 // goleak v1.2.0 requires it
 	go.uber.org/atomic v1.10.0 // String.CompareAndSwap
-	go.uber.org/goleak v1.3.0 // IgnoreAnyFunction
+	go.uber.org/goleak v1.2.0 // earlier ones require tools that the library does not need
 	golang.org/x/sync v0.1.0 // its first version
 )
 

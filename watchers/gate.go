@@ -45,13 +45,20 @@ func (s *Shard[K]) Exit(answered int, v Visit) {
 // Answered counts an operation that has no callbacks.
 func (s *Shard[K]) Answered() { s.gate.Add(1 << insideBits) }
 
-// visitorLocked returns the operation of the visit that is left: the last one of its era, or another one that waits for its key. If it is neither,
-// or several visits are left, it is the last one of the era, which may be another.
-func (s *Shard[K]) visitorLocked(visit uint64) Seen[K] {
-	last := Seen[K]{Key: s.mu.seen.key, Kind: s.mu.seen.kind}
+// runner is an operation that runs, without a reference to it.
+type runner[K comparable] struct {
+	key  K
+	kind reflect.Type // nil: there is none
+}
+
+// visitorLocked returns the operation of the visit that is left: one of those that ran last, or another one that waits for its key. If it is
+// none of these, or several visits are left, it is the last one of the era, which may be another.
+func (s *Shard[K]) visitorLocked(visit uint64) runner[K] {
 	same := func(hash uint64) bool { return hash<<(64-hashBits)|1 == visit }
-	if same(s.all.Hash(last.Key)) {
-		return last
+	for _, r := range append([]runner[K]{s.mu.seen.by}, s.mu.ran[:]...) {
+		if r.kind != nil && same(s.all.Hash(r.key)) {
+			return r
+		}
 	}
 	for _, l := range s.mu.keys.buckets {
 		for ; l != nil; l = l.chain {
@@ -60,12 +67,12 @@ func (s *Shard[K]) visitorLocked(visit uint64) Seen[K] {
 			}
 			for w := l.First(); w != nil; w = l.Next(w) {
 				if m := w.Machine(); m != nil { // not a mark
-					return Seen[K]{Key: l.key, Kind: reflect.TypeOf(m.Operation())}
+					return runner[K]{l.key, reflect.TypeOf(m.Operation())}
 				}
 			}
 		}
 	}
-	return last
+	return s.mu.seen.by
 }
 
 // Unanswered returns how many operations have been accepted and are not answered: none, if there was a
@@ -120,17 +127,17 @@ func (w *Watchers[K]) Blocked(now, skip time.Duration) (longest Seen[K]) {
 		case seen.since == 0 || seen.tries != s.mu.tries:
 			seen.tries, seen.since = s.mu.tries, now+1
 		case now+1-seen.since > longest.For:
-			longest = s.mu.last
-			longest.For = now + 1 - seen.since
+			r := s.mu.ran[s.mu.last]
+			longest = Seen[K]{Key: r.key, Kind: r.kind, For: now + 1 - seen.since}
 		}
 		era := s.eras.now.Load()
 		left := s.eras.inside[(era+1)%2].Load()
 		if left == 0 {
-			seen.began, seen.key, seen.kind = now, s.mu.last.Key, s.mu.last.Kind
+			seen.began, seen.by = now, s.mu.ran[s.mu.last]
 			s.eras.now.Store(era + 1)
-		} else if now-seen.began > longest.For && seen.kind != nil {
-			longest = s.visitorLocked(left)
-			longest.For = now - seen.began
+		} else if now-seen.began > longest.For && seen.by.kind != nil {
+			seen.by = s.visitorLocked(left)
+			longest = Seen[K]{Key: seen.by.key, Kind: seen.by.kind, For: now - seen.began}
 		}
 		s.unlock()
 	}

@@ -25,13 +25,13 @@ type Shard[K comparable] struct {
 		signals       int64 // calls of Signal
 		unchecked     int64 // operations that have expired without a check
 
-		last Seen[K]  // of what runs
-		seen struct { // by Blocked
+		last uint32       // of ran
+		ran  [4]runner[K] // what has run, of the last keys
+		seen struct {     // by Blocked
 			tries int64         // how many there were,
 			since time.Duration // and since when there have been no more while one goes on, plus 1 ns; 0: none did
 			began time.Duration // when the era did
-			key   K             // of the last operation of the era before,
-			kind  reflect.Type  // and its type
+			by    runner[K]     // one of the era before: its visitor, where that is known
 		}
 
 		checkedLast, uncheckedLast Seen[K] // the last expiries
@@ -132,7 +132,10 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 }
 
 func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
-	s.mu.last.Key, s.mu.last.Kind = l.key, reflect.TypeOf(m.Operation())
+	if s.mu.ran[s.mu.last].key != l.key {
+		s.mu.last = (s.mu.last + 1) % uint32(len(s.mu.ran))
+	}
+	s.mu.ran[s.mu.last] = runner[K]{l.key, reflect.TypeOf(m.Operation())}
 }
 
 // forgetLocked takes l, in which no operation stands, out of the map. A walk over it is over.
