@@ -23,12 +23,14 @@ func BenchmarkForms(b *testing.B) {
 	pending := func() bool { return p.NumDelayed() > 0 }
 	check := func() { ready.Store(true); p.CheckAndComplete("a") }
 	for name, await := range map[string]func(){
-		"Await":          func() { _ = p.Await(ctx, time.Minute, met, "a") },
-		"Await/keys=3":   func() { _ = p.Await(ctx, time.Minute, met, "a", "b", "c") },
-		"AwaitAt":        func() { _ = p.AwaitAt(ctx, time.Minute, met, purgatory.KeyPosition[string]{Key: "a", Position: 1}) },
-		"AwaitValue":     func() { _, _ = purgatory.AwaitValue(ctx, p, time.Minute, func() (int, bool) { return 1, met() }, "a") },
-		"StartWait":      func() { w, _ := p.StartWait(time.Minute, met, "a"); <-w.Done() },
-		"signals/Read=2": func() { _, _ = signals.AwaitRead(ctx, p, time.Minute, func(context.Context) (int, bool, error) { return 1, met(), nil }, "a") },
+		"Await":        func() { _ = p.Await(ctx, time.Minute, met, "a") },
+		"Await/keys=3": func() { _ = p.Await(ctx, time.Minute, met, "a", "b", "c") },
+		"AwaitAt":      func() { _ = p.AwaitAt(ctx, time.Minute, met, purgatory.KeyPosition[string]{Key: "a", Position: 1}) },
+		"AwaitValue":   func() { _, _ = purgatory.AwaitValue(ctx, p, time.Minute, func() (int, bool) { return 1, met() }, "a") },
+		"StartWait":    func() { w, _ := p.StartWait(time.Minute, met, "a"); <-w.Done() },
+		"signals/Read=2": func() {
+			_, _ = signals.AwaitRead(ctx, p, time.Minute, func(context.Context) (int, bool, error) { return 1, met(), nil }, "a")
+		},
 	} {
 		b.Run(name, func(b *testing.B) { wakeEach(b, await, pending, check, func() { ready.Store(false) }) })
 	}
@@ -37,7 +39,9 @@ func BenchmarkForms(b *testing.B) {
 		"watermark/Await":     func() { _ = w.Await(ctx, time.Minute, end+1) },
 		"watermark/StartWait": func() { r, _ := w.StartWait(end + 1); <-r.Done() },
 	} {
-		b.Run(name, func(b *testing.B) { wakeEach(b, await, pending, func() { w.Advance(end + 1) }, func() { end = w.Position() }) })
+		b.Run(name, func(b *testing.B) {
+			wakeEach(b, await, pending, func() { w.Advance(end + 1) }, func() { end = w.Position() })
+		})
 	}
 	q, err := queue.New[int]()
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package debug serves a page that shows what running purgatories hold, for the people
 // who operate and develop a server: how many operations wait, for which keys and how long;
-// whether they end because their condition was met or only by their timeouts; whether the
-// timer is on time; which keys are busy, and which callbacks are stuck.
+// whether they end because their condition was met or only by their timeouts; whether timeouts
+// are on time, and which callbacks block.
 //
 //	page, err := debug.New(produces, fetches)
 //	if err != nil {
@@ -18,16 +18,12 @@
 // where only operators can reach it, or set Options.HideDetails. The page loads nothing from
 // other addresses, and its script treats what it shows as text, never as markup.
 //
-// The page begins with what there is to say about the process, and a line for each purgatory, those in trouble first. ?name= selects the
-// purgatories of that name, and may be given several times.
+// The page begins with what there is to say about the process, and a line for each purgatory, those in trouble first. ?name= selects what
+// has that name, and may be given several times.
 //
-// [Page.AddSignals] adds a source of hints from other processes. The page shows whether it is
-// subscribed, when it last sent a hint, and why it ended.
+// [Page.AddSignals], [Page.AddQueue] and [Page.AddWatermark] add sources of hints from other processes, lines of items, and watermarks.
 //
-// [Page.AddQueue] adds a line of items of package queue. The page shows how many wait and for how long, by tenant, and names
-// a tenant that has most of the line, a line that is full, and one that stands still.
-//
-// Counters, and whether callbacks return, are shown of every purgatory. Ages, lateness, keys and how long
-// callbacks run are shown of those that were made with purgatory.WithDiagnostics, or with the options that it
-// stands for; the foot of the page says what is missing. An operation describes itself if it is a fmt.Stringer.
+// What is wrong is named as itself, with its key where there is one: nobody checks, the condition is never true, clients give up, a
+// callback blocks, timeouts are late, full. No option is needed for that; how long operations waited is shown of
+// purgatories that were made with purgatory.WithDiagnostics. docs/operations.md says what to do about each note.
 package debug

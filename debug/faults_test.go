@@ -1,7 +1,10 @@
 package debug
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,57 +13,81 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/proof/faults"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
-// watch runs a server in a bubble, and calls look with what the page's JSON says of it, again and again, until look returns false.
-func watch(t *testing.T, s *faults.Server, every time.Duration, look func(since time.Duration, p *PurgatoryView, v *View) bool) {
+// watch runs a server in a bubble, and calls look with what the page's JSON says of it, again and again, until look returns false. It
+// returns the log.
+func watch(t *testing.T, s *faults.Server, every time.Duration, look func(since time.Duration, state string, notes []Note) bool) string {
 	t.Helper()
+	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		p, stop, err := s.Run()
+		running, err := s.Run(purgatory.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		require.NoError(t, err)
-		defer stop()
-		page := pageOf(p)
+		defer running.Stop()
+		page := pageOf(running.Purgatory)
 		defer page.Close()
+		if running.Watermark != nil {
+			require.NoError(t, page.AddWatermark(s.Name, running.Watermark))
+		}
+		if running.Line != nil {
+			require.NoError(t, page.AddQueue(s.Name, running.Line))
+		}
 		start := time.Now()
 		for more := true; more; {
 			time.Sleep(every)
 			var v View
 			require.NoError(t, json.Unmarshal(get(t, page, "/?format=json").Body.Bytes(), &v))
-			require.Len(t, v.Purgatories, 1)
-			more = look(time.Since(start), &v.Purgatories[0], &v)
+			notes := v.Notes
+			for i := range v.Purgatories {
+				notes = append(notes, v.Purgatories[i].Notes...)
+			}
+			for i := range v.Watermarks {
+				notes = append(notes, v.Watermarks[i].Notes...)
+			}
+			for i := range v.Queues {
+				notes = append(notes, v.Queues[i].Notes...)
+			}
+			slices.SortStableFunc(notes, func(a, b Note) int { return urgency(a.Level) - urgency(b.Level) })
+			more = look(time.Since(start), state(notes), notes)
 		}
 	})
+	return log.String()
 }
 
-// TestAFaultSpeaks: each is in a small server with default options.
+// TestAFaultSpeaks: each is in a small server with default options, and named by page and log.
 func TestAFaultSpeaks(t *testing.T) {
 	for i := range faults.Sick {
 		s := &faults.Sick[i]
 		t.Run(s.Name, func(t *testing.T) {
-			watch(t, s, time.Second, func(since time.Duration, p *PurgatoryView, v *View) bool {
+			log := watch(t, s, time.Second, func(since time.Duration, state string, notes []Note) bool {
 				if since < s.After {
 					return true
 				}
-				assert.Equal(t, s.Page, p.State)
-				if assert.NotEmpty(t, p.Notes) {
-					assert.Regexp(t, s.Note, p.Notes[0].Text)
+				assert.Equal(t, s.Page, state)
+				if assert.NotEmpty(t, notes) {
+					assert.Regexp(t, s.Note, notes[0].Text)
 				}
-				assert.Empty(t, v.Notes, "the process is well")
 				return false
 			})
+			if s.Log != "" {
+				assert.Regexp(t, s.Log+".*"+s.Says, log)
+			}
 		})
 	}
 }
 
-// TestAHealthyServerIsLeftAlone for an hour.
+// TestAHealthyServerIsLeftAlone for ten minutes.
 func TestAHealthyServerIsLeftAlone(t *testing.T) {
 	for i := range faults.Well {
 		s := &faults.Well[i]
 		t.Run(s.Name, func(t *testing.T) {
-			watch(t, s, 17*time.Second, func(since time.Duration, p *PurgatoryView, v *View) bool {
-				ok := assert.Empty(t, p.Notes, since) && assert.Empty(t, v.Notes)
-				return ok && since < time.Hour
+			log := watch(t, s, 7*time.Second, func(since time.Duration, _ string, notes []Note) bool {
+				return assert.Empty(t, notes, since) && since < 10*time.Minute
 			})
+			assert.NotContains(t, log, purgatory.EventStuck)
+			assert.NotContains(t, log, purgatory.EventLate)
+			assert.NotContains(t, log, purgatory.EventPanic)
 		})
 	}
 }

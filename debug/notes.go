@@ -26,7 +26,6 @@ const (
 // When numbers deserve a note.
 const (
 	blockedLimit = 3 * time.Second
-	explained    = 0.02        // seconds: what a callback may take, on the average, before it is no longer work
 	dueLimit     = time.Second // that an expired operation waits for a worker
 	fewUnchecked = 3           // in a minute; of fewer, their share must be remarkable
 	fewExpired   = 5           // in a minute, before their share is remarkable:
@@ -46,7 +45,6 @@ type window struct {
 	before       purgatory.Stats
 	minuteLength time.Duration
 	minute       purgatory.Stats
-	alwaysRan    int64    // callbacks that ran at every look of the last minute: at least so many
 	pending      [4]int64 // at the beginning of the window, after a third of it, after two thirds, now
 }
 
@@ -54,12 +52,6 @@ func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Ti
 	w := &window{}
 	w.before, w.length = since(samples, now, history*interval)
 	w.minute, w.minuteLength = since(samples, now, time.Minute)
-	if last := len(samples) - int(time.Minute/interval); last >= 0 && now.Sub(samples[last].at) < 2*time.Minute {
-		w.alwaysRan = n.Running
-		for i := range samples[last:] {
-			w.alwaysRan = min(w.alwaysRan, samples[last+i].stats.Running)
-		}
-	}
 	if w.length > time.Minute {
 		w.pending = [4]int64{w.before.Pending, samples[len(samples)/3].stats.Pending, samples[2*len(samples)/3].stats.Pending, n.Pending}
 	}
@@ -110,7 +102,7 @@ func state(notes []Note) string {
 // notes says what is remarkable about a purgatory: the worst first. What a blocked callback explains is no trouble of its own.
 func notes(n *purgatory.Stats, in *purgatory.Inspection, w *window) []Note {
 	b := notebook{length: w.length}
-	blocked := b.blocked(n, in, w)
+	blocked := b.blocked(n, in)
 	span := spanOf(b.length)
 	if panics := n.Panics - w.before.Panics; panics > 0 {
 		b.lately("%s %s in operations' methods or other functions of yours: the log has the stacks", count(panics, "panic", "panics"), span)
@@ -144,24 +136,19 @@ func notes(n *purgatory.Stats, in *purgatory.Inspection, w *window) []Note {
 func ended(n *purgatory.Stats) int64 { return n.Accepted - n.Pending }
 
 // blocked looks at what runs and waits now. It reports whether it has found what holds up others.
-func (b *notebook) blocked(n *purgatory.Stats, in *purgatory.Inspection, w *window) (found bool) {
+func (b *notebook) blocked(n *purgatory.Stats, in *purgatory.Inspection) (found bool) {
 	const profile = "it blocks a worker, or the goroutine that called the purgatory, and whoever waits for it. A goroutine profile shows where"
 	if n.BlockedFor > blockedLimit && len(in.Blocked) > 0 {
 		one := &in.Blocked[0]
 		b.trouble("a method of %s, key %s, has been running for %s: %s", one.Type, one.Key, seconds(one.Age), profile)
 	} else if n.BlockedFor > blockedLimit {
 		b.trouble("a callback has been running for %s: %s", seconds(n.BlockedFor), profile)
-	} else if worked := n.Checks + ended(n) - w.minute.Checks - ended(&w.minute); w.alwaysRan > 0 &&
-		float64(w.alwaysRan) > explained*float64(worked)/w.minuteLength.Seconds() {
-		b.look("at every look in the last minute at least %s, and few operations ended: does one block beside others that return? A goroutine profile shows where",
-			count(w.alwaysRan, "callback ran", "callbacks ran"))
-		found = true
 	}
 	if n.OldestDue > dueLimit {
 		b.trouble("%s for a free worker, one for %s: callbacks that block, or too few workers (WithWorkers)",
 			count(n.Due, "expired operation waits", "expired operations wait"), seconds(n.OldestDue))
 	}
-	return found || len(b.all) > 0
+	return len(b.all) > 0
 }
 
 // expiries looks at operations that expired, where that is not how they are meant to end: those that no check had come to, and those
@@ -180,10 +167,11 @@ func (b *notebook) expiries(n *purgatory.Stats, in *purgatory.Inspection, w *win
 		}
 		return
 	}
-	if share(unchecked) >= troubleShare || watched && unchecked >= fewUnchecked {
+	many := unchecked >= fewUnchecked
+	if share(unchecked) >= troubleShare || watched && many {
 		note = b.trouble
 	}
-	if share(unchecked) >= lookShare && unchecked > 0 || watched && unchecked >= fewUnchecked {
+	if share(unchecked) >= troubleShare || many && (watched || share(unchecked) >= lookShare) {
 		note("%s %s, and nobody had checked %s since they were registered: is a CheckAndComplete missing, or made for another key? %s",
 			count(unchecked, "operation has expired", "operations have expired"), span, keysOf(in.Unchecked, unchecked, "their keys", false), normal)
 	}
@@ -204,7 +192,7 @@ func (b *notebook) expiries(n *purgatory.Stats, in *purgatory.Inspection, w *win
 func keysOf(all []purgatory.ExpiryReport, n int64, other string, checks bool) string {
 	var keys []string
 	for _, e := range all[:min(int64(len(all)), n, maxNamed)] {
-		if checks {
+		if checks && e.Checks > 0 { // 0: nobody has waited for the key since
 			keys = append(keys, fmt.Sprintf("%s (checked %s)", e.Key, count(e.Checks, "time", "times")))
 		} else {
 			keys = append(keys, e.Key)

@@ -43,7 +43,7 @@ function overview(view) {
     ].map((cell, i) => el("td", column(i), cell))))))) : [];
   return el("section", {id: "overview"}, lines(["purgatory", "pending", "keys", "ended / s", "expired / s", "running"], view.purgatories, (p, n) => [
     num(n.Pending), num(n.Keys), endedRate(p), expiredRate(p), num(n.Running)]),
-  kinds.map(k => lines([k.name, ...k.head], view[k.of], k.cells)));
+  kinds.map(k => lines([k.name, ...k.head], view[k.of] || [], k.cells)));
 }
 // column says what a column of the overview is: which ones a narrow screen can do without.
 function column(i) { return {class: i < 2 ? "name" : [3, 4, 6].includes(i) ? "wide" : ""}; }
@@ -63,9 +63,9 @@ function numbers(p, n) {
 function tables(p, n, look) {
   const box = el("div", {class: "tables"});
   const key = {name: "key", text: true, of: o => o.Key + (o.Keys > 1 ? ` +${o.Keys - 1}` : "")}, type = {name: "operation", text: true, of: o => o.Type};
-  const expired = [...(look.Unchecked || []), ...(look.NeverTrue || [])];
-  if (expired.length) box.append(table("Expired lately", "the last of some keys: checked never, or never found true", [
-    {name: "after", of: o => span(o.Age)}, {name: "checks", of: o => o.Checks ? num(o.Checks) : "none", suspect: o => !o.Checks}, key, type], expired.map(o => look.Unchecked?.includes(o) ? {...o, Checks: 0} : o)));
+  const expired = [...(look.Unchecked || []).map(o => ({...o, checks: "none"})), ...(look.NeverTrue || []).map(o => ({...o, checks: o.Checks ? num(o.Checks) : "some"}))];
+  if (expired.length) box.append(table("Expired lately", "the last of some keys: never checked, or never true", [
+    {name: "after", of: o => span(o.Age)}, {name: "checks", of: o => o.checks, suspect: o => o.checks === "none"}, key, type], expired));
   if (look.Oldest?.length) box.append(table("Oldest operations", look.Looked < n.Watched - n.Stale
     ? `of ${num(look.Looked)} of ${num(n.Watched)} watches; the oldest of all is ≥ ${span(look.Oldest[0].Age)}` : "of all", [
     {name: "age", of: o => span(o.Age)}, {name: "left", of: o => o.Left >= noTimeout ? "no timeout" : span(o.Left), suspect: o => o.Left < -second}, key, type], look.Oldest));
@@ -121,10 +121,10 @@ function become(old, wanted) {
   here.slice(there.length).forEach(child => child.remove());
 }
 function draw(view) {
-  const all = ["purgatories", ...kinds.map(k => k.of)].flatMap(of => view[of]), sick = all.filter(p => p.state === "trouble").length;
+  const all = ["purgatories", ...kinds.map(k => k.of)].flatMap(of => view[of] || []), sick = all.filter(p => p.state === "trouble").length;
   const next = el("main", {id: "main"}, notes(view.notes), all.length ? overview(view) : el("p", {class: "dim"}, "No purgatory is shown here."),
     view.purgatories.map(p => section(p, view.purgatories)),
-    kinds.map(k => view[k.of].map(p => fold(p, view[k.of], "a " + k.name, tiles(k.tiles(p, p.stats)), tenants(p.stats.Tenants)))),
+    kinds.map(k => (view[k.of] || []).map(p => fold(p, view[k.of], "a " + k.name, tiles(k.tiles(p, p.stats)), tenants(p.stats.Tenants)))),
     view.hidden ? el("p", {class: "dim"}, "Keys and operations are hidden.") : [],
     view.more ? el("p", {class: "dim"}, shown(view.more)) : []);
   become(main, next);

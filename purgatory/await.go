@@ -28,38 +28,42 @@ import (
 // two or three. It starts no goroutine and no timer of the runtime.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx, unchanged; the cause that was given to CancelForKey;
-// [ErrCancelled] if that is nil; [ErrClosed]; and those of [DelayedOperationPurgatory.TryCompleteElseWatch]. Compare
+// [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare
 // with errors.Is: all but the causes come wrapped in a text that says more.
-func (p *DelayedOperationPurgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
-	return p.await(ctx, timeout, ready, keys, nil)
+func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
+	return p.await(ctx, timeout, ready, keys, nil, nil)
 }
 
-// AwaitAt is [DelayedOperationPurgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
+// AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
 // at least that of the wait. A check without a position always calls it. Where many goroutines wait for the same
 // position and nothing else, those of package watermark share one operation.
 //
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
-func (p *DelayedOperationPurgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
-	return p.await(ctx, timeout, ready, nil, at)
+func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
+	return p.await(ctx, timeout, ready, nil, at, nil)
 }
 
-// AwaitValue is [DelayedOperationPurgatory.Await] for a condition with a result: it returns the value that ready
+// AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready
 // returned together with true, and with an error the zero value. A long poll that answers with what there is when
 // [ErrExpired] comes reads it then.
-func AwaitValue[V any, K comparable](ctx context.Context, p *DelayedOperationPurgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (value V, err error) {
-	if ready == nil {
-		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
+	var w struct { // one allocation
+		waiter
+		value V
 	}
-	err = p.await(ctx, timeout, func() bool {
+	if ready == nil {
+		return w.value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+	}
+	err := p.await(ctx, timeout, func() bool {
 		found, ok := ready()
 		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
-			value = found
+			w.value = found
 		}
 		return ok
-	}, keys, nil)
-	return value, err
+	}, keys, nil, &w.waiter)
+	return w.value, err
 }
 
 // waiter is the operation behind Await and behind a Wait. Its end closes a channel without a
@@ -100,7 +104,7 @@ func (w *waiter) WaitsIn() string {
 // OnlyWakes implements [machine.Waker].
 func (w *waiter) OnlyWakes() bool { return true }
 
-func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], w *waiter) error {
 	p.made()
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
@@ -124,21 +128,23 @@ func (p *DelayedOperationPurgatory[K]) await(ctx context.Context, timeout time.D
 		first.Met()
 		return nil
 	case timeout > 0:
-		return p.block(ctx, done, timeout, ready, waits)
+		return p.block(ctx, done, timeout, ready, waits, w)
 	case !first.Pass(machine.Expired):
 		return p.refusal(ErrClosed, "while trying")
 	}
-	first.Enter()
-	first.Exit(1)
+	first.Answered()
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
 // block goes on with a wait whose condition is not met.
-func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
+func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], w *waiter) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	w := &waiter{ready: ready, ended: p.waitChannel(), done: done}
+	if w == nil {
+		w = new(waiter)
+	}
+	w.ready, w.ended, w.done = ready, p.waitChannel(), done
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
@@ -169,7 +175,7 @@ func (p *DelayedOperationPurgatory[K]) block(ctx context.Context, done <-chan st
 // waitChannel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
 // sends one token and receives it, so that its channel is free then. A purgatory with a manual clock may be used inside a synctest bubble
 // and outside: it uses no channel again.
-func (p *DelayedOperationPurgatory[K]) waitChannel() chan struct{} {
+func (p *Purgatory[K]) waitChannel() chan struct{} {
 	if c, ok := p.channels.Get().(chan struct{}); ok {
 		return c
 	}
@@ -177,7 +183,7 @@ func (p *DelayedOperationPurgatory[K]) waitChannel() chan struct{} {
 }
 
 // howEnded returns what a wait returns once its operation has ended.
-func (p *DelayedOperationPurgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
+func (p *Purgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
 	switch o.Outcome() {
 	case operation.Satisfied:
 		return nil

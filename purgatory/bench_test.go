@@ -76,7 +76,7 @@ func benchmarkLife(b *testing.B, keys int) {
 	}
 }
 
-func completeBatch(b *testing.B, p *purgatory.DelayedOperationPurgatory[string], state *benchState, key string) {
+func completeBatch(b *testing.B, p *purgatory.Purgatory[string], state *benchState, key string) {
 	state.ready = true
 	if n := p.CheckAndComplete(key); n != benchBatch {
 		b.Fatalf("completed %d operations of %d", n, benchBatch)
@@ -453,7 +453,7 @@ func BenchmarkSignalledCallback(b *testing.B) {
 	}
 }
 
-func newBenchPurgatory(b *testing.B) *purgatory.DelayedOperationPurgatory[string] {
+func newBenchPurgatory(b *testing.B) *purgatory.Purgatory[string] {
 	b.Helper()
 	p, err := purgatory.New[string]("bench")
 	if err != nil {

@@ -3,6 +3,7 @@ package purgatory_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"runtime"
 	"sync"
@@ -297,6 +298,26 @@ func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
 	gone(t, all)
 	close(out)
 	wg.Wait()
+}
+
+// Records that wait for a logger that blocks keep no operation.
+func TestARecordKeepsNoOperation(t *testing.T) {
+	leave := make(chan struct{})
+	p := onManualClock[string](t, purgatory.WithLogger(slog.New(blocking{&records{}, leave})))
+	bad := func() (all []weak.Pointer[op]) {
+		for range 3 {
+			o := &op{complete: func() { panic("of the test") }}
+			submit(t, p, o, hour, "a")
+			all = append(all, weak.Make(o))
+		}
+		return all
+	}()
+	unchecked := submittedWeakly(t, p, new(atomic.Bool), 3, "b")
+	p.CancelForKey("a", nil)
+	p.AdvanceClock(time.Minute)
+	gone(t, append(bad, unchecked...))
+	close(leave)
+	require.NoError(t, p.Shutdown(t.Context()))
 }
 
 // large is an operation that refers to much memory.

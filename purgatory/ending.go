@@ -20,14 +20,15 @@ import (
 //     WithMaxPending and in the timer's.
 //  5. It is put into a chain, whose callbacks run next, or which the crew takes.
 type ending[K comparable] struct {
-	p           *DelayedOperationPurgatory[K]
+	p           *Purgatory[K]
 	shard       *watchers.Shard[K] // in which they end
 	key         K                  // under which
 	first, last *machine.Machine   // the chain
 	n           int                // operations that were put into it
 	begun       int                // how many of the callbacks of first have begun
 	answered    int
-	later       bool // workers are to run the callbacks
+	visit       watchers.Visit // in the shard's gate
+	later       bool           // workers are to run the callbacks
 }
 
 // settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
@@ -62,7 +63,7 @@ func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 }
 
 // endOne ends m, which the caller holds and which waits. With later, a worker runs its callbacks.
-func (p *DelayedOperationPurgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
+func (p *Purgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
 	ops := [1]*machine.Machine{m}
 	var e ending[K]
 	e.p, e.later = p, later
@@ -78,7 +79,7 @@ func (p *DelayedOperationPurgatory[K]) endOne(m *machine.Machine, cause *error, 
 }
 
 // expired ends m, which a worker of the timer holds because its timeout has passed.
-func (p *DelayedOperationPurgatory[K]) expired(m *machine.Machine) {
+func (p *Purgatory[K]) expired(m *machine.Machine) {
 	if h := p.cfg.hook; h != nil && p.lastTry(h, m) {
 		m.Met()
 	}
@@ -95,7 +96,8 @@ func (e *ending[K]) run() {
 	if e.first == nil {
 		return
 	}
-	if e.shard.Enter()%lookEvery == 0 && machine.Deep() {
+	inside := 0
+	if inside, e.visit = e.shard.Enter(e.key); inside%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}
 	e.goOn()
@@ -113,7 +115,7 @@ func (e *ending[K]) goOn() {
 	for !e.answer() {
 	}
 	over = true
-	e.shard.Exit(e.answered)
+	e.shard.Exit(e.answered, e.visit)
 	e.n, e.answered = 0, 0
 }
 
@@ -179,7 +181,7 @@ func (c *causes) take(m *machine.Machine) *error {
 }
 
 // claim makes the caller the holder of m, to end it with o. If m has another holder, claim sets o as a wish.
-func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
+func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
 	if o != machine.Cancelled {
 		held, _ = m.Claim(o, p.id)
 		return held
@@ -198,7 +200,7 @@ func (p *DelayedOperationPurgatory[K]) claim(m *machine.Machine, o machine.Outco
 }
 
 // endKey ends the operations that wait for key with o, and returns how many it has ended. Their callbacks run when it has claimed all.
-func (p *DelayedOperationPurgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
+func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0

@@ -202,7 +202,7 @@ func TestACheckOfSeveralKeysEndsAnOperationOnce(t *testing.T) {
 // OnComplete registers the next one.
 type successor struct {
 	operation.DelayedOperation
-	p     *purgatory.DelayedOperationPurgatory[int]
+	p     *purgatory.Purgatory[int]
 	tries int
 }
 

@@ -52,7 +52,7 @@ func (f *failure) Error() string {
 
 // errorf returns a failure that is about what the format says. Use %w for the error that is its
 // cause.
-func (p *DelayedOperationPurgatory[K]) errorf(kind error, format string, args ...any) error {
+func (p *Purgatory[K]) errorf(kind error, format string, args ...any) error {
 	return &failure{p.name, kind, fmt.Errorf(format, args...)}
 }
 
@@ -65,7 +65,7 @@ func nilText(op operation.Operation) string {
 }
 
 // refusal counts an operation that is not accepted, and returns its error.
-func (p *DelayedOperationPurgatory[K]) refusal(kind error, format string, args ...any) error {
+func (p *Purgatory[K]) refusal(kind error, format string, args ...any) error {
 	switch {
 	case errors.Is(kind, ErrClosed):
 		p.refused.closed.Add(1)
@@ -78,7 +78,7 @@ func (p *DelayedOperationPurgatory[K]) refusal(kind error, format string, args .
 }
 
 // made panics unless New has made p, and says so: the runtime would only report a nil pointer.
-func (p *DelayedOperationPurgatory[K]) made() {
+func (p *Purgatory[K]) made() {
 	switch {
 	case p == nil:
 		panic("purgatory: the purgatory is nil: make one with purgatory.New, and look at its error")

@@ -50,15 +50,15 @@ type counters struct {
 }
 
 // noteExpired logs that m, which the caller holds, expires, and that no check has come to it.
-func (p *DelayedOperationPurgatory[K]) noteExpired(m *machine.Machine, key K) {
-	op, age := m.Operation(), m.Entry().Deadline()-m.Start()
+func (p *Purgatory[K]) noteExpired(m *machine.Machine, key K) {
+	kind, age := observe.Kind(m.Operation()), m.Entry().Deadline()-m.Start() // now: a record that waits must not keep the operation in memory
 	p.records.Log(slog.LevelWarn, EventUnchecked, func() []any {
-		return []any{"operation", observe.Kind(op), "key", observe.Key(key), "age", age}
+		return []any{"operation", kind, "key", observe.Key(key), "age", age}
 	})
 }
 
 // noteClosed logs that the purgatory has closed.
-func (p *DelayedOperationPurgatory[K]) noteClosed(began time.Time) {
+func (p *Purgatory[K]) noteClosed(began time.Time) {
 	if p.records.Off() {
 		return
 	}

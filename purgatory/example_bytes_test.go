@@ -42,7 +42,7 @@ func (j *journal) fetch(from, n int64, maxWait time.Duration) error {
 }
 
 // A fetch waits for a number of bytes: one comparison, however many records there are.
-func ExampleDelayedOperationPurgatory_CheckAndCompleteUpTo_bytes() {
+func ExamplePurgatory_CheckAndCompleteUpTo_bytes() {
 	waiting, _ := purgatory.New[string]("fetch")
 	j := &journal{waiting: waiting}
 	fetched := make(chan error)

@@ -27,7 +27,7 @@ func (f *delayedFetch) OnComplete() { fmt.Println(f.Outcome(), "with", f.availab
 func (f *delayedFetch) OnExpiration() {}
 
 // An operation waits without a goroutine.
-func ExampleDelayedOperationPurgatory_TryCompleteElseWatch() {
+func ExamplePurgatory_TryCompleteElseWatch() {
 	p, _ := purgatory.New[string]("fetch")
 	defer p.Close()
 

@@ -20,7 +20,7 @@ func (a *delayedAck) OnComplete()       { fmt.Println("offset", a.offset, a.Outc
 func (a *delayedAck) OnExpiration()     {}
 
 // A step of a log tries only the operations that it has reached, in order of position.
-func ExampleDelayedOperationPurgatory_CheckAndCompleteUpTo() {
+func ExamplePurgatory_CheckAndCompleteUpTo() {
 	p, _ := purgatory.New[string]("produce")
 
 	var log int64

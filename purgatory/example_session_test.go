@@ -17,7 +17,7 @@ func (s *session) OnComplete()       { fmt.Println("session", s.Outcome()) }
 func (s *session) OnExpiration()     {}
 
 // Each heartbeat of a session moves its deadline.
-func ExampleDelayedOperationPurgatory_Extend() {
+func ExamplePurgatory_Extend() {
 	clock, _ := timer.NewManualTimer()
 	p, _ := purgatory.New[string]("sessions", purgatory.WithTimer(clock))
 	defer p.Close()

@@ -12,7 +12,7 @@ import (
 // broker appends records, and answers a produce request with acks=all when both followers
 // have fetched the record.
 type broker struct {
-	produces   *purgatory.DelayedOperationPurgatory[string] // by partition
+	produces   *purgatory.Purgatory[string] // by partition
 	end        atomic.Int64
 	replicated atomic.Int64
 }

@@ -49,7 +49,7 @@ func (s *countedSlots) release() {
 }
 
 // A pool counts those who had to wait.
-func ExampleDelayedOperationPurgatory_Await_waited() {
+func ExamplePurgatory_Await_waited() {
 	s := newCountedSlots(1)
 	defer s.waiting.Close()
 	ctx := context.Background()

@@ -13,7 +13,7 @@ import (
 )
 
 // Await ends in exactly one way: met, timed out, cancelled with its context, or closed.
-func ExampleDelayedOperationPurgatory_Await() {
+func ExamplePurgatory_Await() {
 	p, _ := purgatory.New[string]("longpoll")
 	defer p.Close()
 	var posted atomic.Bool
@@ -59,7 +59,7 @@ func ExampleAwaitValue() {
 }
 
 // CheckAndComplete ends all operations of a key whose condition is met.
-func ExampleDelayedOperationPurgatory_CheckAndComplete() {
+func ExamplePurgatory_CheckAndComplete() {
 	p, _ := purgatory.New[string]("fetch")
 	defer p.Close()
 
@@ -80,7 +80,7 @@ func ExampleDelayedOperationPurgatory_CheckAndComplete() {
 }
 
 // Signal is for a goroutine that holds a lock which the condition or a callback takes.
-func ExampleDelayedOperationPurgatory_Signal() {
+func ExamplePurgatory_Signal() {
 	p, _ := purgatory.New[string]("group")
 	defer p.Close()
 
@@ -101,7 +101,7 @@ func ExampleDelayedOperationPurgatory_Signal() {
 }
 
 // CancelForKey ends all that waits for a key, with a reason.
-func ExampleDelayedOperationPurgatory_CancelForKey() {
+func ExamplePurgatory_CancelForKey() {
 	p, _ := purgatory.New[string]("produce")
 	defer p.Close()
 
@@ -124,7 +124,7 @@ func ExampleDelayedOperationPurgatory_CancelForKey() {
 }
 
 // Shutdown lets what waits end until its context ends, and closes the purgatory then.
-func ExampleDelayedOperationPurgatory_Shutdown() {
+func ExamplePurgatory_Shutdown() {
 	p, _ := purgatory.New[string]("fetch")
 	var available atomic.Int64
 	_, _ = p.TryCompleteElseWatch(&delayedFetch{available: &available, minBytes: 1}, time.Minute, "orders-0")
@@ -143,7 +143,7 @@ func ExampleDelayedOperationPurgatory_Shutdown() {
 // the end of what is replicated, so the record at offset waits for position offset+1. A step
 // of the high watermark calls the conditions of the requests that it has reached, and no
 // others.
-func ExampleDelayedOperationPurgatory_AwaitAt() {
+func ExamplePurgatory_AwaitAt() {
 	p, _ := purgatory.New[string]("produce")
 	defer p.Close()
 

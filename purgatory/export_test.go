@@ -31,48 +31,48 @@ const (
 func WithWatcherShards(n int) Option { return func(c *config) { c.watcherShards = n } }
 
 // Idle reports whether nothing of p runs or waits to run.
-func (p *DelayedOperationPurgatory[K]) Idle() bool { return p.idle() }
+func (p *Purgatory[K]) Idle() bool { return p.idle() }
 
 // AtRest reports whether no callback of p runs and no worker runs or has work.
-func (p *DelayedOperationPurgatory[K]) AtRest() bool {
+func (p *Purgatory[K]) AtRest() bool {
 	return p.watchers.Inside() == 0 && p.crew.idle()
 }
 
 // WorkersIdle reports whether no worker of p runs or has work.
-func (p *DelayedOperationPurgatory[K]) WorkersIdle() bool { return p.crew.idle() }
+func (p *Purgatory[K]) WorkersIdle() bool { return p.crew.idle() }
 
 // Causes returns how many causes of cancellations are kept for those that hold the operations.
-func (p *DelayedOperationPurgatory[K]) Causes() int {
+func (p *Purgatory[K]) Causes() int {
 	p.causes.Lock()
 	defer p.causes.Unlock()
 	return len(p.causes.all)
 }
 
 // Watchers returns the lists of p.
-func (p *DelayedOperationPurgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
+func (p *Purgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
 
 // OwnTimer returns the timer that p has made.
-func (p *DelayedOperationPurgatory[K]) OwnTimer() *timer.SystemTimer { return p.ownTimer }
+func (p *Purgatory[K]) OwnTimer() *timer.SystemTimer { return p.ownTimer }
 
 // SetTimer has p use t. Call it before p is used.
-func (p *DelayedOperationPurgatory[K]) SetTimer(t timer.Timer) {
+func (p *Purgatory[K]) SetTimer(t timer.Timer) {
 	p.timer, p.entries = t, timer.EntriesOf(t)
 }
 
 // Reaping reports whether the reaper was started.
-func (p *DelayedOperationPurgatory[K]) Reaping() bool { return p.reaping.off.Load() }
+func (p *Purgatory[K]) Reaping() bool { return p.reaping.off.Load() }
 
 // StartReaper starts the reaper of p.
-func (p *DelayedOperationPurgatory[K]) StartReaper() { p.startReaper() }
+func (p *Purgatory[K]) StartReaper() { p.startReaper() }
 
 // Reap returns the function that the reaper calls after each AdvanceClock.
-func (p *DelayedOperationPurgatory[K]) Reap() func() { return p.reap() }
+func (p *Purgatory[K]) Reap() func() { return p.reap() }
 
 // Sweep is a sweep of the reaper, which may have stalled.
-func (p *DelayedOperationPurgatory[K]) Sweep(stalled bool) { p.sweep(stalled) }
+func (p *Purgatory[K]) Sweep(stalled bool) { p.sweep(stalled) }
 
 // CloseOnWorkers closes p and leaves the callbacks to workers.
-func (p *DelayedOperationPurgatory[K]) CloseOnWorkers() { p.close(true) }
+func (p *Purgatory[K]) CloseOnWorkers() { p.close(true) }
 
 // HeldWorkers are the signal workers of a purgatory, which do nothing until Release is called. A
 // test does their work when it wants it done.
@@ -95,7 +95,7 @@ func (j heldJob) Work() bool {
 }
 
 // HoldWorkers holds the workers of p until Release, or the end of the test. Call it before p is used.
-func HoldWorkers[K comparable](t testing.TB, p *DelayedOperationPurgatory[K]) *HeldWorkers {
+func HoldWorkers[K comparable](t testing.TB, p *Purgatory[K]) *HeldWorkers {
 	released := make(chan struct{})
 	p.crew.pool.Init(p.cfg.workers, heldJob{&p.crew, released})
 	h := &HeldWorkers{p.crew.pool.Running, p.crew.Queued, p.crew.Work, sync.OnceFunc(func() { close(released) })}

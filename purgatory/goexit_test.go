@@ -72,15 +72,15 @@ func (l *leaver) OnComplete() {
 // batch, and between two batches.
 func TestGoexitInACallbackSkipsNoOtherCallback(t *testing.T) {
 	for _, n := range []int{1, 2, 2*purgatory.BatchSize + 1, 900} {
-		for name, end := range map[string]func(p *purgatory.DelayedOperationPurgatory[string], ops []*leaver){
-			"CheckAndComplete": func(p *purgatory.DelayedOperationPurgatory[string], ops []*leaver) {
+		for name, end := range map[string]func(p *purgatory.Purgatory[string], ops []*leaver){
+			"CheckAndComplete": func(p *purgatory.Purgatory[string], ops []*leaver) {
 				for _, op := range ops {
 					op.ready = true
 				}
 				p.CheckAndComplete("a")
 			},
-			"CancelForKey": func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.CancelForKey("a", nil) },
-			"Close":        func(p *purgatory.DelayedOperationPurgatory[string], _ []*leaver) { p.Close() },
+			"CancelForKey": func(p *purgatory.Purgatory[string], _ []*leaver) { p.CancelForKey("a", nil) },
+			"Close":        func(p *purgatory.Purgatory[string], _ []*leaver) { p.Close() },
 		} {
 			p := onManualClock[string](t)
 			var ops []*leaver

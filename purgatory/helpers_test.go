@@ -72,8 +72,8 @@ var patience = 5 * time.Minute
 const hour = time.Hour
 
 type (
-	stringPurgatory = purgatory.DelayedOperationPurgatory[string]
-	intPurgatory    = purgatory.DelayedOperationPurgatory[int]
+	stringPurgatory = purgatory.Purgatory[string]
+	intPurgatory    = purgatory.Purgatory[int]
 )
 
 // op is an operation whose methods a test supplies. Without them TryComplete returns false
@@ -141,7 +141,7 @@ func endsSoon(t *testing.T, o *op, outcome operation.Outcome) {
 
 // empty asserts that p holds no operation and no key. It waits for workers that are still
 // ending the last operation.
-func empty[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]) {
+func empty[K comparable](t *testing.T, p *purgatory.Purgatory[K]) {
 	t.Helper()
 	holds := func() bool {
 		p.AdvanceClock(0) // purge
@@ -160,7 +160,7 @@ func empty[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]
 
 // conserved asserts that the number of accepted operations is that of the pending and of
 // all outcomes, and returns the statistics.
-func conserved[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K]) purgatory.Stats {
+func conserved[K comparable](t *testing.T, p *purgatory.Purgatory[K]) purgatory.Stats {
 	t.Helper()
 	s := p.Stats()
 	assert.Equal(t, s.Accepted, s.Pending+s.Satisfied+s.Forced+s.Expired+s.Cancelled+s.Closed)
@@ -168,7 +168,7 @@ func conserved[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgator
 }
 
 // onManualClock returns a purgatory on a manual clock.
-func onManualClock[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
+func onManualClock[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.Purgatory[K] {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func onManualClock[K comparable](t *testing.T, opts ...purgatory.Option) *purgat
 }
 
 // open returns a purgatory that is closed when the test ends.
-func open[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.DelayedOperationPurgatory[K] {
+func open[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.Purgatory[K] {
 	t.Helper()
 	p, err := purgatory.New[K]("test", opts...)
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func open[K comparable](t *testing.T, opts ...purgatory.Option) *purgatory.Delay
 }
 
 // submit registers o, which must be accepted and must not complete.
-func submit[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], o operation.Operation, timeout time.Duration, keys ...K) {
+func submit[K comparable](t *testing.T, p *purgatory.Purgatory[K], o operation.Operation, timeout time.Duration, keys ...K) {
 	t.Helper()
 	completed, err := p.TryCompleteElseWatch(o, timeout, keys...)
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func submit[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K
 }
 
 // submitted registers a new operation whose condition is never met, and returns it.
-func submitted[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], keys ...K) *op {
+func submitted[K comparable](t *testing.T, p *purgatory.Purgatory[K], keys ...K) *op {
 	t.Helper()
 	o := &op{}
 	submit(t, p, o, hour, keys...)
@@ -305,7 +305,7 @@ func (p *probe) meanwhile() {
 	}
 }
 
-func probed(t *testing.T, p *purgatory.DelayedOperationPurgatory[string], timeout time.Duration, keys ...string) *probe {
+func probed(t *testing.T, p *purgatory.Purgatory[string], timeout time.Duration, keys ...string) *probe {
 	t.Helper()
 	op := &probe{}
 	_, err := p.TryCompleteElseWatch(op, timeout, keys...)

@@ -14,7 +14,7 @@ func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 const all = 1 << 26
 
 // hooked sets what h asks of the purgatory.
-func (p *DelayedOperationPurgatory[K]) hooked(h *testhook.Hook) {
+func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
 	h.Registered = func() bool {
@@ -31,7 +31,7 @@ func (p *DelayedOperationPurgatory[K]) hooked(h *testhook.Hook) {
 
 // lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
 // m ends as satisfied.
-func (p *DelayedOperationPurgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
+func (p *Purgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
 	e := testhook.Expiring{Machine: m, Name: func() string { return observe.Kind(m.Operation()) }}
 	key, _, _ := watchers.FirstKey[K](m)
 	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }

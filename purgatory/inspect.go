@@ -20,8 +20,9 @@ type Inspection struct {
 	Oldest []OperationReport
 	Looked int
 
-	// Blocked has the operation whose method has been running for longest while no other one under its key has returned: see
-	// [Stats].BlockedFor. Age is for how long. It is empty if there is none.
+	// Blocked has the operation whose method has been running for longest: see
+	// [Stats].BlockedFor. Its Type may be that of another operation under its key. If several ended within
+	// 0.2 s under keys of the same watcher shard for which nobody waits any more, it may be another of them. Age is for how long. It is empty if there is none.
 	Blocked []OperationReport
 
 	// Unchecked and NeverTrue are some of the operations that have expired lately, each with another key: those that no check had come
@@ -54,11 +55,11 @@ const sampling = 1 << 12
 
 // Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it counts the operations of each
 // key. It calls no method of an operation, and holds no lock while it formats keys, which it cuts off after 200 bytes.
-func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
+func (p *Purgatory[K]) Inspect(n int) Inspection {
 	p.made()
 	var in Inspection
 	in.Oldest, in.Looked = p.inspectOldest(n)
-	if b := p.watchers.Blocked(p.timer.Now(), false); b.For > 0 {
+	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
@@ -76,7 +77,7 @@ func (p *DelayedOperationPurgatory[K]) Inspect(n int) Inspection {
 	return in
 }
 
-func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
+func (p *Purgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
 	shards := slices.Collect(p.watchers.Shards())
 	perShard := max(sampling/max(len(shards), 1), 4)
 	from := uint(p.samples.Add(1)) * uint(perShard)
@@ -109,7 +110,7 @@ func (p *DelayedOperationPurgatory[K]) inspectOldest(n int) ([]OperationReport, 
 }
 
 // expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.
-func (p *DelayedOperationPurgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
+func (p *Purgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
 	var found []watchers.Seen[K]
 	for s := range p.watchers.Shards() {
 		if e := s.LastExpiry(unchecked); e.Kind != nil {

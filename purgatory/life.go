@@ -46,7 +46,7 @@ type reaping struct {
 }
 
 // startReaper starts the reaper, unless it was started or the purgatory has been closed.
-func (p *DelayedOperationPurgatory[K]) startReaper() {
+func (p *Purgatory[K]) startReaper() {
 	r := &p.reaping
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,23 +64,23 @@ func (r *reaping) started() *reaper.ExpirationReaper {
 }
 
 // Closed reports whether Close or Shutdown has begun: no operation is accepted any more.
-func (p *DelayedOperationPurgatory[K]) Closed() bool { return p.life.atLeast(draining) }
+func (p *Purgatory[K]) Closed() bool { return p.life.atLeast(draining) }
 
 // Close refuses new operations, ends every pending one as closed, with the callbacks on this goroutine, and tells the
 // reaper and the workers to stop. It returns nil. A second call does nothing.
 //
 // Close waits for no other goroutine, and may be called from any callback. When it returns, the callbacks of the
 // operations that it has ended have run, unless its stack is over 400 frames deep. An operation that another goroutine
-// is trying at this moment is ended by that goroutine. [DelayedOperationPurgatory.Shutdown] waits for that, and for
+// is trying at this moment is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for
 // callbacks that run elsewhere.
-func (p *DelayedOperationPurgatory[K]) Close() error {
+func (p *Purgatory[K]) Close() error {
 	p.made()
 	p.close(false)
 	return nil
 }
 
 // close is Close. With later, signal workers run the callbacks.
-func (p *DelayedOperationPurgatory[K]) close(later bool) {
+func (p *Purgatory[K]) close(later bool) {
 	first := p.life.become(closing)
 	if first {
 		defer p.noteClosed(sched.Now())
@@ -94,7 +94,7 @@ func (p *DelayedOperationPurgatory[K]) close(later bool) {
 }
 
 // endAll ends every operation as closed. If a callback calls runtime.Goexit, the deferred function goes on.
-func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
+func (p *Purgatory[K]) endAll(later bool) {
 	over := false
 	defer func() {
 		if !over {
@@ -110,7 +110,7 @@ func (p *DelayedOperationPurgatory[K]) endAll(later bool) {
 
 // stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
 // work that is queued.
-func (p *DelayedOperationPurgatory[K]) stop() {
+func (p *Purgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
 	p.crew.pool.Dismiss()
 	if r := p.reaping.started(); r != nil {
@@ -132,7 +132,7 @@ func (p *DelayedOperationPurgatory[K]) stop() {
 //
 // Call Shutdown again to wait for what is unanswered. Called from a callback, it waits for that callback as long as it
 // may.
-func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
+func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	p.made()
 	mustContext(ctx, "Shutdown")
 	p.life.become(draining)
@@ -165,8 +165,8 @@ func (p *DelayedOperationPurgatory[K]) Shutdown(ctx context.Context) error {
 const drainTime = time.Second
 
 // unansweredText names an operation that Shutdown leaves unanswered: the one whose method has been running for longest.
-func (p *DelayedOperationPurgatory[K]) unansweredText() string {
-	b := p.watchers.Blocked(p.timer.Now(), false)
+func (p *Purgatory[K]) unansweredText() string {
+	b := p.watchers.Blocked(p.timer.Now(), 0)
 	if b.For == 0 {
 		return ""
 	}
@@ -175,7 +175,7 @@ func (p *DelayedOperationPurgatory[K]) unansweredText() string {
 
 // idle reports whether the callbacks of every accepted operation have run and returned, no worker
 // runs or has work.
-func (p *DelayedOperationPurgatory[K]) idle() bool {
+func (p *Purgatory[K]) idle() bool {
 	return p.watchers.Unanswered() == 0 && p.watchers.Inside() == 0 && p.crew.idle() &&
 		(p.ownTimer == nil || p.ownTimer.Idle())
 }
@@ -183,7 +183,7 @@ func (p *DelayedOperationPurgatory[K]) idle() bool {
 // poll returns true when quiet does, and false if done is closed first. It polls, as net/http's
 // Shutdown does: a notification would make every operation slower. In between it sweeps,
 // because the reaper may have ended. See docs/internals/decisions.md#shutdown-polls.
-func (p *DelayedOperationPurgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
+func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {
 		if sched.Closed(done) {

@@ -20,7 +20,7 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-type unmade = purgatory.DelayedOperationPurgatory[string]
+type unmade = purgatory.Purgatory[string]
 
 // pointed embeds by pointer, and has none.
 type pointed struct{ *operation.DelayedOperation }

@@ -64,7 +64,7 @@ func WithPurgeInterval(operations int) Option {
 // not depend on it: the reaper wakes up for them.
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
-// WithoutReaper starts no reaper. Then you call [DelayedOperationPurgatory.AdvanceClock] in a loop, or
+// WithoutReaper starts no reaper. Then you call [Purgatory.AdvanceClock] in a loop, or
 // [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing expires but what is submitted without time
 // left. Only AdvanceClock purges then, and looks for what [EventStuck] and [EventLate] log.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }

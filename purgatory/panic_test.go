@@ -302,10 +302,10 @@ func TestARegistrationThatPanicsAndIsAskedForMoreReturns(t *testing.T) {
 // A registration whose second try panics says whether it has ended the operation, as one whose second try says no: but for
 // one that has expired, whose callbacks run elsewhere.
 func TestARegistrationThatPanicsSaysWhatItHasEnded(t *testing.T) {
-	for outcome, end := range map[operation.Outcome]func(p *purgatory.DelayedOperationPurgatory[string], o *op){
-		operation.Forced:    func(p *purgatory.DelayedOperationPurgatory[string], o *op) { p.ForceComplete(o) },
-		operation.Cancelled: func(p *purgatory.DelayedOperationPurgatory[string], o *op) { p.Cancel(o, errGone) },
-		operation.Expired:   func(p *purgatory.DelayedOperationPurgatory[string], _ *op) { p.AdvanceClock(hour) },
+	for outcome, end := range map[operation.Outcome]func(p *purgatory.Purgatory[string], o *op){
+		operation.Forced:    func(p *purgatory.Purgatory[string], o *op) { p.ForceComplete(o) },
+		operation.Cancelled: func(p *purgatory.Purgatory[string], o *op) { p.Cancel(o, errGone) },
+		operation.Expired:   func(p *purgatory.Purgatory[string], _ *op) { p.AdvanceClock(hour) },
 	} {
 		t.Run(outcome.String(), func(t *testing.T) {
 			var told panics

@@ -21,7 +21,7 @@ import (
 // Operations that wait for a position on a key.
 
 // atPosition registers o, which waits for position on key.
-func atPosition[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], o operation.Operation, key K, position int64) {
+func atPosition[K comparable](t *testing.T, p *purgatory.Purgatory[K], o operation.Operation, key K, position int64) {
 	t.Helper()
 	completed, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[K]{Key: key, Position: position})
 	require.NoError(t, err)

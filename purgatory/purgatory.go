@@ -10,13 +10,13 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// Purgatory is short for [DelayedOperationPurgatory], the name that Kafka gave it.
-type Purgatory[K comparable] = DelayedOperationPurgatory[K]
+// DelayedOperationPurgatory is the name that Kafka gave it.
+type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 
-// DelayedOperationPurgatory holds operations that wait under keys of type K for their
-// condition or their timeout. It is safe for concurrent use. The package comment says
-// which methods may be called from where. Use [New] to make one.
-type DelayedOperationPurgatory[K comparable] struct {
+// Purgatory holds operations that wait under keys of type K for their condition or their
+// timeout. It is safe for concurrent use. The package comment says which methods may be
+// called from where. Use [New] to make one.
+type Purgatory[K comparable] struct {
 	name     string
 	id       uint32 // identity, stored in each operation that is submitted here
 	life     life
@@ -48,8 +48,8 @@ type DelayedOperationPurgatory[K comparable] struct {
 //
 // A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
 // operation is registered or extended inside, unless its timer is a [timer.ManualTimer].
-func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {
-	p := &DelayedOperationPurgatory[K]{name: name, id: identity.New()}
+func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
+	p := &Purgatory[K]{name: name, id: identity.New()}
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}
@@ -101,7 +101,7 @@ func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[
 // Must returns p, and panics if err is not nil:
 //
 //	var waiting = purgatory.Must(purgatory.New[string]("produce"))
-func Must[K comparable](p *DelayedOperationPurgatory[K], err error) *DelayedOperationPurgatory[K] {
+func Must[K comparable](p *Purgatory[K], err error) *Purgatory[K] {
 	if err != nil {
 		panic(err)
 	}
@@ -109,7 +109,7 @@ func Must[K comparable](p *DelayedOperationPurgatory[K], err error) *DelayedOper
 }
 
 // Name returns the name that New was given.
-func (p *DelayedOperationPurgatory[K]) Name() string { return p.name }
+func (p *Purgatory[K]) Name() string { return p.name }
 
 // The instance New[string] makes the compiler export the small functions of internal
 // packages that the generic code calls. Without it no instance in another package inlines

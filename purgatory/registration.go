@@ -15,7 +15,7 @@ import (
 )
 
 // submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
-func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
+func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	p.made()
 	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
 		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
@@ -44,7 +44,7 @@ func (p *DelayedOperationPurgatory[K]) submit(op operation.Operation, timeout ti
 // Closing is not lost either: the shard of the first key decides whether the operation is
 // accepted. If it is closed it refuses the operation, and Close finds every operation that it has
 // accepted before.
-func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	if p.Closed() {
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
 	}
@@ -78,7 +78,7 @@ func (p *DelayedOperationPurgatory[K]) enroll(op operation.Operation, timeout ti
 // unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is
 // a yes. After a Goexit in the first try the operation is refused: there is nobody to tell. After a panic in the first try it is watched, and a walk
 // makes the second one. Without a machine, op is nil, or the method that returns it has dereferenced a nil pointer.
-func (p *DelayedOperationPurgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
+func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
 	if m == nil {
 		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
 	}
@@ -104,14 +104,14 @@ func (p *DelayedOperationPurgatory[K]) unwind(op operation.Operation, m *machine
 
 // endRegistered ends m, and reports whether its callbacks have run: those of an operation that has expired never run on the goroutine that
 // registers it.
-func (p *DelayedOperationPurgatory[K]) endRegistered(m *machine.Machine) (completed bool) {
+func (p *Purgatory[K]) endRegistered(m *machine.Machine) (completed bool) {
 	completed = m.EndsAs() != machine.Expired
 	p.endOne(m, nil, !completed)
 	return completed
 }
 
 // refuse ends m, which the caller holds and which is in no list: it is not accepted.
-func (p *DelayedOperationPurgatory[K]) refuse(m *machine.Machine) {
+func (p *Purgatory[K]) refuse(m *machine.Machine) {
 	m.Refuse()
 	p.causes.take(m)
 }
@@ -119,7 +119,7 @@ func (p *DelayedOperationPurgatory[K]) refuse(m *machine.Machine) {
 // pass ends an operation whose condition the first try has met. If the purgatory has
 // closed meanwhile, pass refuses it: Shutdown may have returned, after which no callback
 // runs.
-func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
+func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
 	first := p.watchers.Shard(w.Hash)
 	if !first.Pass(machine.Satisfied) {
 		p.refuse(m)
@@ -138,7 +138,7 @@ func (p *DelayedOperationPurgatory[K]) pass(m *machine.Machine, w *watchers.Wait
 // The timer comes first, because it can refuse, and an operation that is in a list is
 // accepted. If the timeout passes before the registration is over, the timer sets a
 // wish.
-func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
+func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
 	now := p.now()
 	if !p.takePlace() {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
@@ -181,15 +181,15 @@ func (p *DelayedOperationPurgatory[K]) watch(m *machine.Machine, timeout time.Du
 
 // now returns the time on the timer's clock. It panics inside a synctest bubble if the timer was made outside, and the
 // other way round.
-func (p *DelayedOperationPurgatory[K]) now() time.Duration { return p.entries.Here() }
+func (p *Purgatory[K]) now() time.Duration { return p.entries.Here() }
 
 // takePlace counts one more pending operation, unless as many are pending as WithMaxPending allows.
-func (p *DelayedOperationPurgatory[K]) takePlace() bool {
+func (p *Purgatory[K]) takePlace() bool {
 	return p.cfg.maxPending == noBound || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
 
 // freePlace takes back what takePlace has counted.
-func (p *DelayedOperationPurgatory[K]) freePlace() {
+func (p *Purgatory[K]) freePlace() {
 	if p.cfg.maxPending != noBound {
 		p.places.Add(-1)
 	}
@@ -200,7 +200,7 @@ const fewKeys = 4
 
 // waits copies keys and at, with their hashes, into few if they fit: TryComplete may write to
 // the slice that the caller has passed. It panics for a key that cannot be hashed, before anything has changed.
-func (p *DelayedOperationPurgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[K]) ([]watchers.Wait[K], error) {
+func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[K]) ([]watchers.Wait[K], error) {
 	n := len(keys) + len(at)
 	switch {
 	case n == 0:

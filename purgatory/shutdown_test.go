@@ -261,8 +261,8 @@ func TestShutdownReturnsSoonAfterALongWait(t *testing.T) {
 
 // Shutdown waits for whatever of the purgatory still runs, also when every operation has ended.
 func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
-	for name, run := range map[string]func(t *testing.T, pause func()) (p *purgatory.DelayedOperationPurgatory[string]){
-		"a worker of its timer": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+	for name, run := range map[string]func(t *testing.T, pause func()) (p *purgatory.Purgatory[string]){
+		"a worker of its timer": func(t *testing.T, pause func()) *purgatory.Purgatory[string] {
 			p, err := purgatory.New[string]("test")
 			require.NoError(t, err)
 			_, err = p.OwnTimer().AfterFunc(time.Second, pause)
@@ -271,7 +271,7 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return p
 		},
-		"a worker that has not begun": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+		"a worker that has not begun": func(t *testing.T, pause func()) *purgatory.Purgatory[string] {
 			p := onManualClock[string](t)
 			held := purgatory.HoldWorkers(t, p)
 			go func() { pause(); held.Release() }()
@@ -280,7 +280,7 @@ func TestShutdownWaitsForEverythingThatRuns(t *testing.T) {
 			require.True(t, p.ForceComplete(o))
 			return p
 		},
-		"a callback": func(t *testing.T, pause func()) *purgatory.DelayedOperationPurgatory[string] {
+		"a callback": func(t *testing.T, pause func()) *purgatory.Purgatory[string] {
 			p := onManualClock[string](t)
 			o := &op{complete: pause}
 			_, err := p.TryCompleteElseWatch(o, time.Hour, "a")

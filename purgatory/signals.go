@@ -10,7 +10,7 @@ import (
 // crew is the purgatory's signal workers, and what they take: operations whose callbacks were
 // handed to them, and keys that were signalled. It is safe for concurrent use.
 type crew[K comparable] struct {
-	p    *DelayedOperationPurgatory[K]
+	p    *Purgatory[K]
 	pool workers.Pool
 	next sched.Uint32 // the kind of work with which a worker begins
 
@@ -97,13 +97,13 @@ func (c *crew[K]) workSignal() (found bool) {
 	return true
 }
 
-// Signal is [DelayedOperationPurgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It
+// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It
 // marks each of keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its
 // check begins make one check; one that comes during the check makes it begin anew. None is lost.
 //
 // Signal does not block, and calls no code of yours but a key's hash and equality. It may be called from any callback,
 // and under any lock. With one key it does not allocate.
-func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
+func (p *Purgatory[K]) Signal(keys ...K) {
 	p.made()
 	if len(keys) == 1 {
 		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
@@ -117,7 +117,7 @@ func (p *DelayedOperationPurgatory[K]) Signal(keys ...K) {
 
 // hashes returns the hashes of keys. It panics for a key that cannot be hashed, before a check
 // or a signal of any.
-func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
+func (p *Purgatory[K]) hashes(keys []K) []uint64 {
 	hashes := make([]uint64, len(keys))
 	for i, key := range keys {
 		hashes[i] = p.watchers.Hash(key)
@@ -125,15 +125,15 @@ func (p *DelayedOperationPurgatory[K]) hashes(keys []K) []uint64 {
 	return hashes
 }
 
-// SignalUpTo is [DelayedOperationPurgatory.Signal] for a key whose state has reached position: see
-// [DelayedOperationPurgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for key. Several signals of
+// SignalUpTo is [Purgatory.Signal] for a key whose state has reached position: see
+// [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for key. Several signals of
 // a key make one check up to the highest of their positions.
-func (p *DelayedOperationPurgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
+func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
 	p.made()
 	return p.signal(key, p.watchers.Hash(key), position)
 }
 
-func (p *DelayedOperationPurgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
+func (p *Purgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, true)
 	}

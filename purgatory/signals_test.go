@@ -285,10 +285,10 @@ func TestABlockedCallbackHoldsUpNoOtherKeyOfASignal(t *testing.T) {
 
 // Signals of other keys, or of several keys, that never end keep no signal waiting.
 func TestEndlessSignalsOfOthersStarveNoSignal(t *testing.T) {
-	endless := map[string]func(p *purgatory.DelayedOperationPurgatory[int]){
-		"several keys": func(p *purgatory.DelayedOperationPurgatory[int]) { p.Signal(1, 2) },
-		"one key":      func(p *purgatory.DelayedOperationPurgatory[int]) { p.Signal(1) },
-		"a check":      func(p *purgatory.DelayedOperationPurgatory[int]) { p.CheckAndComplete(1, 2) },
+	endless := map[string]func(p *purgatory.Purgatory[int]){
+		"several keys": func(p *purgatory.Purgatory[int]) { p.Signal(1, 2) },
+		"one key":      func(p *purgatory.Purgatory[int]) { p.Signal(1) },
+		"a check":      func(p *purgatory.Purgatory[int]) { p.CheckAndComplete(1, 2) },
 	}
 	for name, signal := range endless {
 		for _, shards := range []int{1, 64} {
@@ -384,7 +384,7 @@ func TestTheQueueOfSignalsIsBoundedWhileCallbacksBlock(t *testing.T) {
 	empty(t, p)
 }
 
-func wait(t *testing.T, p *purgatory.DelayedOperationPurgatory[int], f *flagged, keys ...int) {
+func wait(t *testing.T, p *purgatory.Purgatory[int], f *flagged, keys ...int) {
 	t.Helper()
 	completed, err := p.TryCompleteElseWatch(f, time.Hour, keys...)
 	require.NoError(t, err)

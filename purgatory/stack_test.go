@@ -104,7 +104,7 @@ func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 }
 
 // answered waits until n operations have been accepted and have ended, and shuts p down.
-func answered[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], n int64) {
+func answered[K comparable](t *testing.T, p *purgatory.Purgatory[K], n int64) {
 	t.Helper()
 	eventually(t, func() bool { s := p.Stats(); return s.Accepted == n && s.Pending == 0 }, "all are answered")
 	require.NoError(t, p.Shutdown(aWhile(t)))

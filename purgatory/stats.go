@@ -54,10 +54,10 @@ type Stats struct {
 	// Running is how many keys are being tried, and how many goroutines run callbacks, once for each level of nested
 	// calls.
 	Running int64
-	// BlockedFor is for how long, at least, operations' methods have been running under some keys while none has
-	// returned; 0 if they return. It is measured between sweeps of the reaper and calls of Stats, and so about 0.2 s
-	// too low. A method that blocks while others of the same watcher shard return is not seen: then Running does not
-	// fall to 0. [Inspection] names the operation.
+	// BlockedFor is for how long, at least, a callback has been running, or a TryComplete while none under keys of the same watcher
+	// shard has returned: something blocks it. The callbacks of what one call ends count as one. It is measured between sweeps of
+	// the reaper and calls of Stats, and so about 0.4 s too low; where no reaper runs, as where nothing ever had a timeout,
+	// it begins with the first calls of Stats. A stall of the reaper does not count. [Inspection] names the operation.
 	BlockedFor time.Duration
 
 	// Due is a lower bound on how many entries of the timer have expired and wait for a worker, and OldestDue is for
@@ -79,7 +79,7 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 
 // totals returns the sum of the shards' counts. It adds how long operations waited to waited, if that is not
 // nil.
-func (p *DelayedOperationPurgatory[K]) totals(waited *stats.Waited) watchers.Totals {
+func (p *Purgatory[K]) totals(waited *stats.Waited) watchers.Totals {
 	p.made()
 	t := watchers.Totals{Waited: waited}
 	for s := range p.watchers.Shards() {
@@ -90,7 +90,7 @@ func (p *DelayedOperationPurgatory[K]) totals(waited *stats.Waited) watchers.Tot
 
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
-func (p *DelayedOperationPurgatory[K]) Stats() Stats {
+func (p *Purgatory[K]) Stats() Stats {
 	p.made()
 	var waited *stats.Waited
 	if p.cfg.diagnostics {
@@ -121,7 +121,7 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 		PassedOver:     p.passedOver.Load(),
 		MaxPending:     int64(max(0, p.cfg.maxPending)),
 		Running:        int64(p.watchers.Inside()),
-		BlockedFor:     p.watchers.Blocked(p.timer.Now(), false).For,
+		BlockedFor:     p.watchers.Blocked(p.timer.Now(), 0).For,
 		ReaperStalls:   p.stalls.Load(),
 		Waited:         waited,
 	}
@@ -133,11 +133,11 @@ func (p *DelayedOperationPurgatory[K]) Stats() Stats {
 }
 
 // NumDelayed returns the number of pending operations, in O(shards).
-func (p *DelayedOperationPurgatory[K]) NumDelayed() int {
+func (p *Purgatory[K]) NumDelayed() int {
 	t := p.totals(nil)
 	return int(t.Pending())
 }
 
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
-func (p *DelayedOperationPurgatory[K]) Watched() int { return p.totals(nil).Watched }
+func (p *Purgatory[K]) Watched() int { return p.totals(nil).Watched }

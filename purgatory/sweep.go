@@ -19,7 +19,7 @@ import (
 // On a manual clock it moves the time by d, and the callbacks of what expires have run on this goroutine when it
 // returns; it reports whether anything has. If another AdvanceClock is moving the clock, as when a callback calls it,
 // it adds d to that move and returns false at once.
-func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
+func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 	p.made()
 	expired := p.timer.AdvanceClock(d)
 	p.sweep(false)
@@ -28,12 +28,15 @@ func (p *DelayedOperationPurgatory[K]) AdvanceClock(d time.Duration) bool {
 
 // sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired
 // operations that wait. stalled says that the reaper has stalled.
-func (p *DelayedOperationPurgatory[K]) sweep(stalled bool) {
+func (p *Purgatory[K]) sweep(stalled bool) {
 	p.purge()
 	now := p.timer.Now()
-	if stalled || now-time.Duration(p.gatesSeen.Load()) >= gateInterval {
+	if since := now - time.Duration(p.gatesSeen.Load()); stalled || since >= gateInterval {
 		p.gatesSeen.Store(int64(now))
-		b := p.watchers.Blocked(now, stalled)
+		if !stalled {
+			since = 0
+		}
+		b := p.watchers.Blocked(now, since)
 		if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
 			p.stuckFor.Store(0)
 		} else if b.For < last || b.For >= 2*last {
@@ -58,12 +61,12 @@ const (
 )
 
 // purge takes out the stale watches.
-func (p *DelayedOperationPurgatory[K]) purge() { p.purged.Add(int64(p.watchers.Purge())) }
+func (p *Purgatory[K]) purge() { p.purged.Add(int64(p.watchers.Purge())) }
 
 // reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and compares the
 // time since the last sweep with the reap interval: more than twice the interval, and at
 // least 100 ms more than it, is a stall.
-func (p *DelayedOperationPurgatory[K]) reap() func() {
+func (p *Purgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
 	limit := timer.Deadline(interval, max(interval, 100*time.Millisecond))
 	last := sched.Now()

@@ -291,7 +291,7 @@ func TestTenThousandPurgatoriesOnOneTimer(t *testing.T) {
 	shared.Start()
 	defer shared.Stop()
 	before := runtime.NumGoroutine()
-	all := make([]*purgatory.DelayedOperationPurgatory[string], 10_000)
+	all := make([]*purgatory.Purgatory[string], 10_000)
 	for i := range all {
 		all[i], err = purgatory.New[string]("partition", purgatory.WithTimer(shared), purgatory.WithoutReaper())
 		require.NoError(t, err)

@@ -51,14 +51,14 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNoKeys], [ErrTooManyKeys]: no keys or more than [operation.MaxKeys], or one that is not equal to itself
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
-func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
+func (p *Purgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
 	return p.submit(op, timeout, keys, nil)
 }
 
-// TryCompleteElseWatchAt is [DelayedOperationPurgatory.TryCompleteElseWatch] for an operation that waits for
-// positions: [DelayedOperationPurgatory.CheckAndCompleteUpTo] tries it only when the key has reached its position. Use
+// TryCompleteElseWatchAt is [Purgatory.TryCompleteElseWatch] for an operation that waits for
+// positions: [Purgatory.CheckAndCompleteUpTo] tries it only when the key has reached its position. Use
 // [AnyPosition] for a key that has none, as the name of a connection for CancelForKey.
-func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
+func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
 	return p.submit(op, timeout, nil, at)
 }
 
@@ -68,12 +68,12 @@ func (p *DelayedOperationPurgatory[K]) TryCompleteElseWatchAt(op operation.Opera
 // It goes from key to key, and tries the operations of a key in the order in which they were registered; those that
 // wait for a position come after the others, in order of position. One that waits for several of the keys may be tried
 // for each. Callbacks run on this goroutine, after up to 128 operations of a key have been tried, with no lock of the
-// purgatory held. If you hold a lock that an operation's method takes, use [DelayedOperationPurgatory.Signal].
+// purgatory held. If you hold a lock that an operation's method takes, use [Purgatory.Signal].
 //
 // One goroutine at a time tries the operations of a key. If another one does, CheckAndComplete leaves a mark, counts
 // none of them, and may return before they are tried again: that goroutine goes over the key once more, or a worker
 // does. So it is for a key that is checked inside a TryComplete of its own.
-func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed int) {
+func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	p.made()
 	if len(keys) == 1 {
 		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
@@ -95,7 +95,7 @@ func (p *DelayedOperationPurgatory[K]) CheckAndComplete(keys ...K) (completed in
 
 // underWay tells the hook with 1 that all of keys are being checked, also those whose turn has not come, and with -1
 // that they have been.
-func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
+func (p *Purgatory[K]) underWay(keys []K, n int) {
 	if h := p.cfg.hook; h != nil {
 		for _, key := range keys {
 			h.Walk(key, n)
@@ -104,17 +104,17 @@ func (p *DelayedOperationPurgatory[K]) underWay(keys []K, n int) {
 }
 
 // called is a check of a key that the user asks for.
-func (p *DelayedOperationPurgatory[K]) called(key K, hash uint64, upTo int64) int {
+func (p *Purgatory[K]) called(key K, hash uint64, upTo int64) int {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, false)
 	}
 	return p.check(key, hash, upTo)
 }
 
-// CheckAndCompleteUpTo is [DelayedOperationPurgatory.CheckAndComplete] for a key whose state has reached position. It
+// CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position. It
 // tries all operations that wait for no position of the key, and then those that wait for this position or a lower
 // one, in order. Its cost does not depend on how many wait for higher ones.
-func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
+func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
 	p.made()
 	return p.called(key, p.watchers.Hash(key), position)
 }
@@ -125,18 +125,18 @@ func (p *DelayedOperationPurgatory[K]) CheckAndCompleteUpTo(key K, position int6
 // It returns false if op has ended, was not accepted, or belongs to another purgatory. It also returns false if
 // another goroutine is trying op at this moment: that goroutine then ends op as forced, unless its try returns true or
 // another end was asked for before.
-func (p *DelayedOperationPurgatory[K]) ForceComplete(op operation.Operation) bool {
+func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 	return p.endNow(op, machine.Forced, nil)
 }
 
 // Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then returns, and is like
-// [DelayedOperationPurgatory.ForceComplete] otherwise.
-func (p *DelayedOperationPurgatory[K]) Cancel(op operation.Operation, cause error) bool {
+// [Purgatory.ForceComplete] otherwise.
+func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) bool {
 	own := cause // as in CancelForKey
 	return p.endNow(op, machine.Cancelled, &own)
 }
 
-func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
+func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
 	p.made()
 	m := machine.Find(op)
 	if m == nil || !p.claim(m, o, cause) {
@@ -154,7 +154,7 @@ func (p *DelayedOperationPurgatory[K]) endNow(op operation.Operation, o machine.
 // It ends what waits for key now; what is registered later waits its whole timeout. So if requests for key have become
 // pointless, because the leader has changed, for example, change the state first, have conditions return true in that
 // state too, and then call CancelForKey.
-func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
+func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 	p.made()
 	hash := p.watchers.Hash(key)
 	if s := p.watchers.Used(hash); s == nil || s.Waiting(key, hash) == 0 {
@@ -175,7 +175,7 @@ func (p *DelayedOperationPurgatory[K]) CancelForKey(key K, cause error) (cancell
 //
 // If you keep sessions in a map, add one after TryCompleteElseWatch has returned, and let OnComplete delete it, which
 // may have run by then. So do both under one lock, and add the session only if its Outcome is Pending.
-func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
+func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	p.made()
 	m := machine.Find(op)
 	if m == nil || !m.AcceptedBy(p.id) {
@@ -191,7 +191,7 @@ func (p *DelayedOperationPurgatory[K]) Extend(op operation.Operation, timeout ti
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds no lock while the loop's body
 // runs, which may call any method. It yields every key that operations wait for during the whole loop; it may or may
 // not yield one that comes or goes meanwhile.
-func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
+func (p *Purgatory[K]) Keys() iter.Seq[K] {
 	p.made()
 	return func(yield func(K) bool) {
 		for k := range p.watchers.AllKeys() {
@@ -204,7 +204,7 @@ func (p *DelayedOperationPurgatory[K]) Keys() iter.Seq[K] {
 
 // Waiting returns how many operations wait for key. It costs a lookup under a lock. The answer may be outdated when it
 // comes.
-func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
+func (p *Purgatory[K]) Waiting(key K) int {
 	p.made()
 	hash := p.watchers.Hash(key)
 	if s := p.watchers.Used(hash); s != nil {
@@ -215,7 +215,7 @@ func (p *DelayedOperationPurgatory[K]) Waiting(key K) int {
 
 // Timer returns the purgatory's timer, and starts the reaper that drives it, if there is to be one: for tasks that are
 // to run on the clock of the purgatory.
-func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
+func (p *Purgatory[K]) Timer() timer.Timer {
 	p.made()
 	if p.now(); !p.reaping.off.Load() { // beyond a bubble's border no reaper must start
 		p.startReaper()
@@ -225,7 +225,7 @@ func (p *DelayedOperationPurgatory[K]) Timer() timer.Timer {
 
 // Waited returns how long op has been waiting since its registration: call it in a callback of op. It returns 0 if op
 // did not have to wait, or belongs to another purgatory.
-func (p *DelayedOperationPurgatory[K]) Waited(op operation.Operation) time.Duration {
+func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
 	p.made()
 	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {
 		return p.timer.Now() - m.Start()

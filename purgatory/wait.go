@@ -7,15 +7,15 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// Wait is a wait that a goroutine can select on, beside its other channels: see [DelayedOperationPurgatory.StartWait].
+// Wait is a wait that a goroutine can select on, beside its other channels: see [Purgatory.StartWait].
 // It is safe for concurrent use.
 type Wait[K comparable] struct {
 	op      waiter
-	p       *DelayedOperationPurgatory[K]
+	p       *Purgatory[K]
 	timeout time.Duration
 }
 
-// StartWait is [DelayedOperationPurgatory.Await] that does not block: it returns a Wait, whose channel is closed when
+// StartWait is [Purgatory.Await] that does not block: it returns a Wait, whose channel is closed when
 // the wait has ended. If ready is met at once, that is so when StartWait returns.
 //
 //	w, err := p.StartWait(30*time.Second, replicated, "orders-0")
@@ -34,8 +34,8 @@ type Wait[K comparable] struct {
 // have ended the wait with it: receive from Done, and if Err is nil, the caller has what ready took.
 //
 // A Wait has no goroutine; it and its channel are two allocations. Many goroutines may receive from its channel.
-// Errors: those of [DelayedOperationPurgatory.TryCompleteElseWatch], but none once ready has returned true.
-func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
+// Errors: those of [Purgatory.TryCompleteElseWatch], but none once ready has returned true.
+func (p *Purgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
 	if ready == nil {
 		return nil, p.refusal(ErrNilOperation, "the function to wait for is nil")
 	}
@@ -60,7 +60,7 @@ func (p *DelayedOperationPurgatory[K]) StartWait(timeout time.Duration, ready fu
 // Done returns a channel that is closed when the wait has ended.
 func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
 
-// Err returns how the wait has ended, with the errors of [DelayedOperationPurgatory.Await]: nil if ready has returned
+// Err returns how the wait has ended, with the errors of [Purgatory.Await]: nil if ready has returned
 // true. Call it after Done's channel is closed; before, it returns [ErrPending].
 func (w *Wait[K]) Err() error {
 	if w.op.Outcome() != operation.Pending {

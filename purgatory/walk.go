@@ -35,7 +35,7 @@ type walk[K comparable] struct {
 }
 
 // check tries the operations that wait for key up to a position, and returns how many it has ended.
-func (p *DelayedOperationPurgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
+func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0
@@ -121,7 +121,7 @@ func (w *walk[K]) resume() bool {
 }
 
 // walks tells the hook that a walk over key begins, or ends.
-func (p *DelayedOperationPurgatory[K]) walks(key K, n int) {
+func (p *Purgatory[K]) walks(key K, n int) {
 	if h := p.cfg.hook; h != nil {
 		h.Walk(key, n)
 	}
@@ -129,7 +129,7 @@ func (p *DelayedOperationPurgatory[K]) walks(key K, n int) {
 
 // letGo releases m, which the caller holds and which has said no, or tries it again as often as others have asked for that meanwhile. It reports
 // whether the caller has to end m, as its holder still: because m has said yes after all, or because of a wish.
-func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) (end bool) {
+func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)
 		if !again {
@@ -144,7 +144,7 @@ func (p *DelayedOperationPurgatory[K]) letGo(m *machine.Machine) (end bool) {
 
 // release releases m, which the caller holds and will not try again: if others have asked for a try, a walk makes it. It reports
 // whether the caller has to end m, as its holder still.
-func (p *DelayedOperationPurgatory[K]) release(m *machine.Machine) (end bool) {
+func (p *Purgatory[K]) release(m *machine.Machine) (end bool) {
 	key, hash, s := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, again := m.Release(false)
 	if again {

@@ -17,7 +17,7 @@ import (
 // Tests of the walk of a key: there is one at a time, and whoever meets it leaves a mark.
 
 // at registers o for a position of key.
-func at[K comparable](t *testing.T, p *purgatory.DelayedOperationPurgatory[K], o *op, key K, position int64) {
+func at[K comparable](t *testing.T, p *purgatory.Purgatory[K], o *op, key K, position int64) {
 	t.Helper()
 	completed, err := p.TryCompleteElseWatchAt(o, hour, purgatory.KeyPosition[K]{Key: key, Position: position})
 	require.NoError(t, err)

@@ -322,7 +322,7 @@ func TestAnOperationMayEndItselfInTryComplete(t *testing.T) {
 // checks then.
 type restless struct {
 	operation.DelayedOperation
-	p     *purgatory.DelayedOperationPurgatory[string]
+	p     *purgatory.Purgatory[string]
 	yes   int32 // the number of the try that returns true
 	calm  atomic.Bool
 	tries atomic.Int32

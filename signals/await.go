@@ -31,7 +31,7 @@ const firstRetry, longestRetry = 50 * time.Millisecond, 2 * time.Second
 // connection breaks may never be answered. Take the connection from its pool before the time limit begins: else
 // reads that queue for a connection after a gap use up their time there.
 //
-// The wait can also end as one of [purgatory.DelayedOperationPurgatory.Await] does, with the same errors:
+// The wait can also end as one of [purgatory.Purgatory.Await] does, with the same errors:
 // [purgatory.ErrExpired] after timeout, the cause of ctx, the cause given to CancelForKey, [purgatory.ErrClosed],
 // and those of a registration. If the last read has failed, its error is wrapped, too. AwaitRead then returns the
 // value of the last read that succeeded, so that a fetch whose timeout has passed can answer with what it has. If

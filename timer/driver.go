@@ -9,9 +9,9 @@ import (
 
 // callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
 // shard is to be flushed, a goroutine of its own does so, once, and gets this processor. While the garbage
-// collector marks, nobody may look at the runtime timer on which the driver sleeps for up to 50 ms: beside a
-// million pending operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
-// (docs/internals/decisions.md#a-stand-in-for-the-clock). The caller whose compare-and-swap succeeds starts it.
+// collector marks, nobody may look at the driver's runtime timer for up to 50 ms: beside a million pending
+// operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
+// (docs/internals/decisions.md#a-stand-in-for-the-clock).
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -31,8 +31,8 @@ func (t *store) standIn() {
 	t.standIns.Add(-1)
 }
 
-// late returns the time from which on stand-ins do the work of a driver that was to wake up at the given time:
-// never if a stall has a grace.
+// late returns from when on stand-ins do the work of a driver that was to wake up then: never if a stall has a
+// grace.
 func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
@@ -41,7 +41,6 @@ func (t *store) late(at int64) int64 {
 	return min(at, never-patience) + patience
 }
 
-// need starts a worker if at is 0; otherwise it ends the driver's sleep, or its next one.
 func (t *SystemTimer) need(at int64) {
 	if at == 0 {
 		t.pool.Kick()
@@ -62,9 +61,9 @@ func (t *SystemTimer) nextWake() int64 {
 }
 
 // AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true:
-// also for an entry that was extended. It returns false when d has passed or the timer stops. If d is 0, it
-// does not wait. One of several callers is the driver; the others wait until they can be it, for up to their d.
-// A task that calls it blocks its worker.
+// also for an entry that was extended. It returns false when d has passed or the timer stops; if d is 0, it
+// does not wait. Of several callers one drives, and the others wait, for up to their d. A task that calls it
+// blocks its worker.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed. On a stopped timer it

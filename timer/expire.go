@@ -38,8 +38,8 @@ func (t *store) next() (at int64) {
 }
 
 // runDue claims the due entries of one shard one by one, running each, and starts another worker if more are
-// due. It reports whether a task ran. An entry that was claimed in advance could not be cancelled, and would
-// wait behind a task that blocks.
+// due. An entry that was claimed in advance could not be cancelled, and would wait behind a task that blocks:
+// see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
@@ -66,9 +66,8 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
-// popLocked claims one due entry of s; nil if it found none. It puts extended entries back; at is when the
-// first of their buckets expires. It reads the clock only if the latest reading that s knows is before the
-// deadline.
+// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the
+// first of their buckets expires. It reads the clock only if the latest reading that s knows is too early.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
@@ -87,10 +86,9 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	return nil, at
 }
 
-// anyReady reports whether an entry is due.
 func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// readyShard returns a shard that is ready, nil if there is none. It begins at another one each time.
+// readyShard returns a shard that is ready, beginning at another one each time, or nil.
 func (t *store) readyShard() *shard {
 	if !t.anyReady() {
 		return nil

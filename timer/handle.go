@@ -47,13 +47,11 @@ const haltedBit = identity.Half + 1
 
 func (h *Handle) halted() bool { return h.task.entry.Word.Load()&haltedBit != 0 }
 
-// timer returns the timer of h, to which no user can give another one's entry.
 func (h *Handle) timer() *store { return h.task.owner.Load() }
 
 // halt sets the bit and reports whether it was not set before.
 func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit == 0 }
 
-// periodic returns the periodic that contains h, nil if h's function runs once.
 func (h *Handle) periodic() *periodic {
 	p, _ := h.task.bound.(*periodic)
 	return p
@@ -72,7 +70,6 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	return h, nil
 }
 
-// startPeriodic schedules a periodic; sign is 1 for a fixed rate and -1 for a fixed delay.
 func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
 	if period <= 0 {
 		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
@@ -98,7 +95,7 @@ func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Han
 	return t.startPeriodic(first, period, 1, f)
 }
 
-// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended, with the errors of
+// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. Errors: as
 // ScheduleAtFixedRate.
 func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
 	return t.startPeriodic(first, delay, -1, f)
@@ -113,7 +110,6 @@ func (p *periodic) RunTask(*TaskEntry) {
 	}
 }
 
-// again schedules the next run. The previous one was due at due.
 func (p *periodic) again(due time.Duration) {
 	if p.halted() {
 		return
@@ -160,9 +156,8 @@ func (h *Handle) extend(deadline time.Duration) bool {
 	return !h.halted() && h.timer().Extend(&h.task, deadline)
 }
 
-// Reset moves the deadline of a pending handle to d from now and returns true. If the function has run, is
-// running, or was stopped, Reset schedules it again and returns false, as [time.Timer.Reset] does; but no
-// periodic handle.
+// Reset moves the deadline of a pending handle to d from now and returns true. Otherwise it schedules the
+// function again, but no periodic one, and returns false, as [time.Timer.Reset] does.
 //
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {

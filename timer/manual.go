@@ -18,7 +18,7 @@ import (
 // A move at which nothing expires takes some 50 ns for each shard: one, but for [WithShards].
 type ManualTimer struct {
 	store
-	// mu is level 7 of the lock order, see docs/internals/design.md: Now is called with a shard's lock held.
+	// Level 7 of the lock order, see docs/internals/design.md: Now is called with a shard's lock held.
 	mu struct {
 		sched.Mutex
 		now    time.Duration
@@ -43,7 +43,7 @@ func (t *ManualTimer) need(int64) {}
 func (t *ManualTimer) check() {}
 
 // Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or the
-// time of the addition if the deadline had passed then.
+// time of a later addition.
 func (t *ManualTimer) Now() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,9 +51,9 @@ func (t *ManualTimer) Now() time.Duration {
 }
 
 // AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an entry
-// expires, and runs the task there; AdvanceClock(0) runs what is due already. A negative d panics, and nothing
-// has changed. If another AdvanceClock is in progress, on another goroutine or around this one, AdvanceClock
-// adds d to the distance of that one and returns false at once. The clock stops before [Never].
+// expires, and runs the task there; AdvanceClock(0) runs what is due already. A negative d panics. While
+// another AdvanceClock is in progress, on another goroutine or around this one, AdvanceClock adds d to the
+// distance of that one and returns false at once. The clock stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }

@@ -153,6 +153,31 @@ func TestAnEntryOfTwoTimersTakesOnePlaceEveryInterleaving(t *testing.T) {
 	t.Logf("%d schedules", r.Schedules)
 }
 
+// Of two who add a new entry to a timer, the second is told that it is scheduled, and of no other timer.
+func TestANewEntryThatTwoAddEveryInterleaving(t *testing.T) {
+	setup := func(spawn func(string, func())) func() error {
+		timer, err := NewManualTimer()
+		if err != nil {
+			return func() error { return err }
+		}
+		tt := newTask(nil)
+		var errs [2]error
+		for i := range errs {
+			spawn(fmt.Sprint("adder", i), func() { errs[i] = timer.AddAt(&tt.TaskEntry, 0, time.Hour) })
+		}
+		return func() error {
+			if errs != [2]error{nil, ErrScheduled} && errs != [2]error{ErrScheduled, nil} {
+				return fmt.Errorf("%v", errs)
+			}
+			return nil
+		}
+	}
+	t.Cleanup(explore.Close)
+	if r := (explore.Exploration{Setup: setup, Preemptions: 3}).Explore(); r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+}
+
 // An idle entry is added to another timer while its own one adds, extends and cancels it. It is in one of
 // them or in none, and both count it so.
 func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {

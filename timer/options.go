@@ -35,8 +35,8 @@ func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(
 // a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
-// WithWorkers sets how many goroutines may run expired tasks at a time. They start on demand. While that many
-// tasks block, no other task runs. Default: 16 for each processor (GOMAXPROCS).
+// WithWorkers sets how many goroutines may run expired tasks at a time; while that many block, no other task
+// runs. Default: 16 for each processor (GOMAXPROCS).
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the
@@ -45,10 +45,9 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int6
 
 // WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
 // timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before it expires
-// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. A good
-// d is longer than the program's usual pauses and shorter than the shortest session timeout: while the timer is
-// always later than d, nothing expires. What expires while the garbage collector marks is some 20 ms later.
-// Default 0: nothing waits.
+// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose
+// d longer than the program's usual pauses, or nothing expires, and shorter than the shortest session timeout.
+// Beside the garbage collector, expiries are some 20 ms later. Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
@@ -62,7 +61,6 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 var discard = slog.New(slog.DiscardHandler)
 
-// configure sets c to the defaults, and then to what opts ask for.
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),

@@ -10,15 +10,11 @@ import (
 )
 
 // AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]). now is a recent
-// reading of this timer's Now, never a later time. An entry whose deadline is not after now is due at once.
+// reading of this timer's Now, never a later time. If deadline is not after now, the entry is due at once.
 // AddAt does not block and runs no task.
 //
-// Errors, after which nothing is scheduled that was not before:
-//
-//   - [ErrNoTask]: task is not bound.
-//   - [ErrScheduled]: task is scheduled already, in this timer or another one.
-//   - [ErrFull]: the limit of [WithMaxPending] is reached.
-//   - [ErrStopped]: the timer was stopped.
+// Errors, after which nothing has changed: [ErrNoTask] (it is not bound), [ErrScheduled] (in this timer or
+// another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	if uint64(now) > uint64(decade) {
 		t.clock.check()
@@ -59,8 +55,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	case deadline <= now:
 		s.mu.due.Push(e) // due now, not at the end of the tick
 	default:
-		// Move the wheel to the clock, so that e comes into the lowest level that it needs, unless a bucket
-		// expires until then.
+		// Move the wheel to the clock, for the lowest level, unless a bucket expires until then.
 		if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
 			w.now = since/s.tick + s.phase
 		}
@@ -103,7 +98,6 @@ func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	return nil
 }
 
-// owns reports whether t may use e: it was added to t last, or it is an operation's.
 func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
@@ -119,6 +113,9 @@ func (t *store) adopt(e *TaskEntry) error {
 	owner := e.owner.Load()
 	if owner == nil {
 		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
+		return nil
+	}
+	if owner == t { // another goroutine has just made it so
 		return nil
 	}
 	s := owner.lock(&e.entry)
@@ -172,9 +169,8 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did: then its task will not run for the last AddAt.
-// Otherwise it has expired or is expiring, was cancelled, was never added, or belongs to another timer. It does
-// not block.
+// Cancel removes task from the timer and reports whether it did: otherwise it has expired or is expiring, was
+// cancelled or never added, or belongs to another timer. It does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
 	s := t.lock(&task.entry)
 	if s == nil {
@@ -227,12 +223,11 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 }
 
 // Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports whether it came in
-// time. True means that it does not expire before the new deadline; false what it means for Cancel. It does not
-// block. Extend is no check of a lease: until a worker has claimed the entry it returns true, after the old
-// deadline, too.
+// time: then the task does not expire before the new deadline. It does not block. It is no check of a lease:
+// until a worker has claimed the entry it returns true, after the old deadline, too.
 //
-// A deadline that is later by a tick or more is written to the entry only: when the old one passes, the entry
-// goes back into the wheel. An operation that has no timeout is scheduled, unless Cancel was called, or Stop.
+// A deadline that is later by a tick or more is written to the entry only, which goes back into the wheel when
+// the old one passes. An operation that has no timeout is scheduled, unless Cancel was called, or Stop.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
@@ -259,8 +254,8 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	return true
 }
 
-// DeadlineOf returns the time, on the timer's clock, at which task expires or has expired; 0 if it was never
-// added, was cancelled, or belongs to another timer.
+// DeadlineOf returns when task, an entry of this timer, expires or has expired; 0 if it was cancelled or never
+// added.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

@@ -59,8 +59,7 @@ func newShard(index int, cfg *config) *shard {
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
-	// Wheels out of step: 1/shards of a bucket of level 1 and of one of level 2 each. With ticks of 1 ns that
-	// would overflow.
+	// Out of step by 1/shards of a bucket of levels 1 and 2; with ticks of 1 ns that would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
 		s.phase = i * (size + size*size) / shards
 	}
@@ -92,16 +91,15 @@ func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	return s.timeOf(s.mu.wheel.put(e, tick))
 }
 
-// lowerLocked puts the first entry of list into the wheel or into due.
 func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	e := list.First()
 	e.Unlink()
 	return s.putLocked(e)
 }
 
-// flushLocked moves entries whose buckets have expired at now towards due, in up to chunk steps: a bucket of
-// the lowest level in one, those of higher levels entry by entry, and young last. more says that this flush has
-// to call it again; if not, and young is not empty, next is still in the past.
+// flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the
+// lowest level in one, those of higher levels entry by entry, and young last. more says that this flush has to
+// call it again; if not, and young is not empty, next is still in the past.
 func (s *shard) flushLocked(now int64) (more bool) {
 	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel
@@ -134,7 +132,6 @@ func (s *shard) flushLocked(now int64) (more bool) {
 	return true
 }
 
-// youngTime returns when young expires, never if it is empty.
 func (s *shard) youngTime() int64 {
 	if s.mu.young.Empty() {
 		return never

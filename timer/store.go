@@ -82,12 +82,10 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e, nil if it has not been made.
 func (t *store) shardOf(e *entry.Entry) *shard {
 	return t.shards[e.Shard(len(t.shards))].Load()
 }
 
-// makeShard makes the shard of e, and returns it.
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
@@ -106,7 +104,7 @@ func (t *store) made(yield func(*shard) bool) {
 
 func (t *store) core() *store { return t }
 
-// Pending returns the number of scheduled entries, those that are due and not claimed by a worker included.
+// Pending returns the number of scheduled entries that no worker has claimed.
 func (t *store) Pending() (n int) {
 	for s := range t.made {
 		s.mu.Lock()

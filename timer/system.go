@@ -42,8 +42,7 @@ var (
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer whose clock starts now. Until a goroutine drives it (see [SystemTimer.Start]),
-// only what is due when it is added expires. Stop it with [SystemTimer.Stop].
+// NewSystemTimer returns a timer whose clock starts now. A goroutine has to drive it: see [SystemTimer.Start].
 //
 // Error: [ErrInvalidOption].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
@@ -85,16 +84,16 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. A SystemTimer is used inside of a bubble of testing/synctest or
-// outside, where it was made: otherwise AddAt, AfterFunc and its kin, AdvanceClock, and Extend and Reset of
-// handles panic.
+// Now returns the time since the timer's start. A timer that was made inside of a bubble of testing/synctest is
+// used there only, and one that was made outside only outside: otherwise whatever adds or extends an entry, and
+// AdvanceClock, panics.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
 const decade = 10 * 365 * 24 * time.Hour
 
-// check panics if t was made on the other side of a bubble's border. A time of a bubble has no monotonic
-// reading, so it equals itself without one.
+// check panics if t was made on the other side of a bubble's border: a time of a bubble equals itself without a
+// monotonic reading.
 func (t *SystemTimer) check() {
 	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.BeyondBorder)
@@ -114,9 +113,9 @@ func (t *SystemTimer) Start() {
 }
 
 // Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
-// [Task] that was added and each [*Handle]. None of them will run. Operations of a purgatory are not returned:
-// the purgatory ends them when it closes. Tasks that workers have claimed still run; Stop does not wait for
-// them and may be called from a task. Stopping again returns nothing.
+// [Task] that was added and each [*Handle], but no operation of a purgatory. None of them will run. Tasks that
+// workers have claimed still run; Stop does not wait for them and may be called from a task. Stopping again
+// returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil

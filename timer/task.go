@@ -9,9 +9,8 @@ import (
 
 // Task is what a timer runs when an entry's deadline has passed.
 type Task interface {
-	// RunTask is called once for each time that e expires, with no lock of the timer held: by a [SystemTimer]
-	// on one of its workers, by a [ManualTimer] on the goroutine that moves the clock. It may call any method
-	// of the timer.
+	// RunTask is called when e has expired, with no lock of the timer held: by a [SystemTimer] on a worker, by
+	// a [ManualTimer] on the goroutine that moves the clock. It may call any method of the timer.
 	RunTask(e *TaskEntry)
 }
 
@@ -24,11 +23,10 @@ type TaskEntry struct {
 	owner sched.Pointer[store] // the timer to which it was added last; see adopt
 }
 
-// taskEntry returns the TaskEntry that begins with e. The conversion is safe: every entry is the first field of
-// a TaskEntry, or that of an operation, of which no more than e is used.
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is the first field of one, or
+// that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
-// taskOf returns what e is bound to; nil if e is not bound, or is an operation's.
 func taskOf(e *entry.Entry) Task {
 	if e.OfOperation() {
 		return nil
@@ -44,7 +42,6 @@ func (e *TaskEntry) Bind(task Task) {
 	e.entry.Bind()
 }
 
-// run runs what e, which the caller has claimed, is bound to, or ends its operation.
 func run(e *entry.Entry) {
 	if task := taskOf(e); task != nil {
 		task.RunTask(taskEntry(e))

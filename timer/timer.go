@@ -6,40 +6,35 @@ import (
 	"time"
 )
 
-// Timer is a [SystemTimer] or a [ManualTimer]. Its methods are safe for concurrent use. AdvanceClock and
-// AdvanceClockUntil of a SystemTimer wait, and those of a ManualTimer run tasks; the other methods do not
-// block.
+// Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use.
 type Timer interface {
-	// Now returns the time since the timer's start, on its monotonic clock.
+	// Now returns the time since the timer's start.
 	Now() time.Duration
 
-	// AddAt and Cancel schedule and cancel entries. An entry belongs to the timer to which it was added last.
-	// While another timer has it scheduled, AddAt returns ErrScheduled; the others change no entry of another
-	// timer.
+	// AddAt and Cancel schedule and cancel an entry, which belongs to the timer to which it was added last.
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
 
-	// DeadlineOf returns the time, on the timer's clock, at which an entry expires or has expired; 0 if it was
-	// never added, was cancelled, or belongs to another timer.
+	// DeadlineOf returns when an entry of this timer expires or has expired; 0 if it was cancelled or never
+	// added.
 	DeadlineOf(task *TaskEntry) time.Duration
 
-	// AdvanceClock lets up to d of time pass and reports whether anything expired. A SystemTimer waits for
-	// that time; a ManualTimer moves its clock.
+	// AdvanceClock lets up to d of time pass and reports whether anything expired: a SystemTimer waits, a
+	// ManualTimer moves its clock and runs tasks. The other methods do not block.
 	AdvanceClock(d time.Duration) bool
 
-	// AdvanceClockUntil is AdvanceClock that stops waiting and returns false when stop, which may be nil, is
-	// closed.
+	// AdvanceClockUntil also returns, false, when stop is closed.
 	AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool
 
 	// Pending returns the number of entries that are scheduled.
 	Pending() int
 
-	// core is what both kinds share. Being unexported, it keeps other packages from implementing Timer.
+	// core keeps other packages from implementing Timer.
 	core() *store
 }
 
-// Entries has the methods that schedule and cancel entries. Package purgatory calls these directly: what a call
-// through an interface is given would be allocated.
+// Entries has the methods of a Timer on entries, for package purgatory: what a call through an interface is
+// given would be allocated.
 type Entries = store
 
 // EntriesOf returns the entries of t.
@@ -54,8 +49,7 @@ var (
 	ErrNoTask        = errors.New("timer: entry is bound to no task")
 )
 
-// Never is the latest deadline, 292 years after the timer's start. Later ones saturate to it. No clock reaches
-// it.
+// Never is the latest deadline, 292 years after the timer's start: no clock reaches it.
 const Never = time.Duration(math.MaxInt64 - 1)
 
 // Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most [Never].

@@ -8,10 +8,11 @@ import (
 )
 
 // timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not safe for concurrent
-// use. It takes no lock and reads no clock: time is an argument, counted in ticks.
+// use, and reads no clock: time is an argument, counted in ticks.
 //
 // Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
-// differs from now, in the bucket of that digit:
+// differs from now, in the bucket of that digit (see
+// docs/internals/decisions.md#the-highest-digit-that-differs):
 //
 //	now           1 2 7        size 10
 //	tick          1 2 9   →    level 0, bucket 9
@@ -35,8 +36,8 @@ type timingWheel struct {
 
 type level struct {
 	buckets []entry.List
-	// filled has bit i set if buckets[i] holds an entry. It stays set when that is cancelled, until next comes
-	// by.
+	// filled has bit i set if buckets[i] holds an entry, and perhaps after that was cancelled, until next
+	// comes by.
 	filled []uint64
 	_      [16]byte // a cache line: the levels of two wheels share none
 }
@@ -79,7 +80,6 @@ func (w *timingWheel) put(e *entry.Entry, tick int64) (first int64) {
 	return first
 }
 
-// grow adds a level on top.
 func (w *timingWheel) grow() {
 	words := (w.size + 63) / 64
 	lv := level{buckets: make([]entry.List, w.size), filled: make([]uint64, words, max(words, lineWords))}

@@ -25,9 +25,14 @@ type Shard[K comparable] struct {
 		signals       int64 // calls of Signal
 		unchecked     int64 // operations that have expired without a check
 
-		last  Seen[K]       // of what runs
-		seen  int64         // what Blocked has seen, which changes when a try or callbacks end
-		since time.Duration // of that, plus 1 ns; 0: nobody was inside
+		last Seen[K]  // of what runs
+		seen struct { // by Blocked
+			tries int64         // how many there were,
+			since time.Duration // and since when there have been no more while one goes on, plus 1 ns; 0: none did
+			began time.Duration // when the era did
+			key   K             // of the last operation of the era before,
+			kind  reflect.Type  // and its type
+		}
 
 		checkedLast, uncheckedLast Seen[K] // the last expiries
 	}
@@ -35,6 +40,7 @@ type Shard[K comparable] struct {
 	// gate has in its low bits how many goroutines run callbacks of operations that have ended here, and above how many
 	// operations' callbacks have been run ("answered").
 	gate  sched.Uint64
+	eras  eras
 	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
@@ -45,7 +51,7 @@ type Shard[K comparable] struct {
 // Counts is the number of operations that have ended in a shard, by outcome.
 type Counts [machine.NumOutcomes]int64
 
-// Wait is a key, with its hash, and the position of it that an operation is to wait for.
+// Wait is a key, with its hash, and the position to wait for.
 type Wait[K comparable] struct {
 	Key      K
 	Position int64
@@ -90,8 +96,7 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts an operation as accepted and as ended with o, before it was watched. It returns false if the
-// shard is closed.
+// Pass counts an operation that ends with o before it is watched. It returns false if the shard is closed.
 func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	s.lock()
 	defer s.unlock()
@@ -106,8 +111,7 @@ func (s *Shard[K]) Pass(o machine.Outcome) bool {
 	return true
 }
 
-// Met counts a wait that does not begin, because its condition is met, even if the shard is closed: nobody has
-// to be told.
+// Met counts a wait whose condition is met before it begins, even if the shard is closed.
 func (s *Shard[K]) Met() {
 	s.met.Add(1)
 	if s.waited != nil {
@@ -127,7 +131,6 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	}
 }
 
-// runsLocked notes that methods of m, which waits for the key of l, are about to run.
 func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
 	s.mu.last.Key, s.mu.last.Kind = l.key, reflect.TypeOf(m.Operation())
 }

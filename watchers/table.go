@@ -45,8 +45,7 @@ func listOf[K comparable](w *machine.Watch) *keyList[K] {
 	return (*keyList[K])(unsafe.Pointer(w.List()))
 }
 
-// table is a hash table with chaining. Go's map would hash each key again, 6 % of an operation's life, and
-// allocate for keys that come and go.
+// table is a hash table with chaining: see docs/internals/decisions.md#a-hash-table-of-our-own.
 type table[K comparable] struct {
 	free    *keyList[K]
 	nfree   int32
@@ -73,7 +72,6 @@ func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	return nil
 }
 
-// add adds key, which is not in the table.
 func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
 	if n := len(t.buckets); int(t.len) == n {
 		t.resize(2 * n)
@@ -93,7 +91,6 @@ func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
 	return l
 }
 
-// remove takes l, which is empty, out of the table.
 func (t *table[K]) remove(l *keyList[K]) {
 	for b := t.bucket(l.hash); ; b = &(*b).chain {
 		if *b == l {

@@ -7,8 +7,9 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Walk is a walk over the operations of a key, in the order of the list. It reads a few in each hold of the
-// shard's lock, and the caller tries them with none held. It is not safe for concurrent use.
+// Walk is a walk over the operations of a key, in the order of the list: see
+// docs/internals/decisions.md#one-walk-for-each-key. It reads a few in each hold of the shard's lock, and the
+// caller tries them with none held. It is not safe for concurrent use.
 //
 // A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever
 // unlinks that operation moves the cursor on.
@@ -144,8 +145,7 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	return 0
 }
 
-// leaveLocked takes operations that the caller holds and is about to end out of the lists of s, and counts
-// them.
+// leaveLocked takes operations, which the caller is about to end, out of the lists of s, and counts them.
 func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	if len(machines) == 0 {
 		return
@@ -208,7 +208,7 @@ func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
 	return s.mu.checkedLast
 }
 
-// LeaveOthers takes m, which has left the lists of one shard, out of those of the others.
+// LeaveOthers takes m, which has left the lists of one shard, out of the others'.
 func LeaveOthers[K comparable](m *machine.Machine) {
 	leave[K](m.First())
 	for extra, i := m.Extra(), 0; i < len(extra); i++ {

@@ -79,7 +79,7 @@ func (w *Watchers[K]) Used(hash uint64) *Shard[K] {
 	return w.slots[hash&uint64(len(w.slots)-1)].Load()
 }
 
-// Shard returns the shard of the keys with this hash.
+// Shard returns the shard of the keys with this hash, which it makes on first use.
 func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 	i := hash & uint64(len(w.slots)-1)
 	s := w.slots[i].Load()
@@ -89,7 +89,6 @@ func (w *Watchers[K]) Shard(hash uint64) *Shard[K] {
 	return s
 }
 
-// make makes the shard of slots[i], unless another goroutine has.
 func (w *Watchers[K]) make(i uint64) *Shard[K] {
 	w.making.Lock()
 	defer w.making.Unlock()
@@ -122,14 +121,13 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 // before, or takes the lock later, and reads closed. A shard that is not found is made later.
 func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
-// FirstKey returns the first key of m, which the caller holds and which is linked there, with its hash and its
-// shard.
+// FirstKey returns the first key of m, which is held and linked, with its hash and its shard.
 func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64, s *Shard[K]) {
 	l := listOf[K](m.First())
 	return l.key, l.hash, l.shard
 }
 
-// Keys returns the keys of m, which the caller holds and which is linked under each.
+// Keys returns the keys of m, which is held and linked under each.
 func Keys[K comparable](m *machine.Machine) []K {
 	keys := []K{listOf[K](m.First()).key}
 	for i := range m.Extra() {

@@ -60,8 +60,8 @@ func (e *Entry) shard() uint64 {
 // Uint64 begins with its value.
 func (e *Entry) Bind() { *(*uint64)(unsafe.Pointer(&e.Word)) = e.shard() }
 
-// OperationBinding returns the binding of the entry of an operation whose purgatory has the identity id. Timers
-// accept every such entry, so the purgatory must add it to one timer only.
+// OperationBinding returns the binding of an operation's entry, in the purgatory with this identity. Every
+// timer accepts such an entry, so the purgatory must add it to one only.
 func (e *Entry) OperationBinding(id uint32) uint64 {
 	return e.shard() | uint64(id)<<identity.Shift | operationBit
 }
@@ -73,7 +73,7 @@ func (e *Entry) Shard(n int) int { return int(uint32(e.Word.Load())) & (n - 1) }
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
 
 // Deadline returns when e expires or has expired, on the timer's clock; 0 if it was never added or was
-// cancelled. The caller holds the lock of e's shard, or knows that nobody changes e.
+// cancelled. The lock of e's shard is held, or nobody changes e.
 func (e *Entry) Deadline() time.Duration {
 	if e.At == Cancelled {
 		return 0

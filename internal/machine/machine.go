@@ -15,7 +15,7 @@ import (
 // for the holder only.
 //
 // Busy means that one goroutine, the holder, tries the operation or ends it. There is no mutex: nobody waits
-// for a holder, but sets a mark in the state word and goes on:
+// for a holder, but sets a mark in the state word and goes on (docs/internals/decisions.md#a-state-word):
 //
 //	         Begin              Release                 Settle
 //	new ───────────────► busy ◄─────────► pending   busy ──────► ended
@@ -85,8 +85,8 @@ func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
 func init() { entry.Expire = expire }
 
-// expire ends the operation that e is part of, because its timeout has passed. The conversion is safe: only
-// Begin makes an entry an operation's, and that is the first field of a Machine.
+// expire ends the operation that e is part of. The conversion is safe: only Begin makes an entry an
+// operation's, and that is the first field of a Machine.
 func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
 	if held, _ := m.Claim(Expired, m.Owner()); held {
@@ -94,7 +94,7 @@ func expire(e *entry.Entry) {
 	}
 }
 
-// End has m, which the caller holds and which waits, ended as EndsAs says, by the function of its first list.
+// End has m, which is held and waits, ended by the function of its first list.
 func (m *Machine) End() { m.first.list.end(m) }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
@@ -168,10 +168,10 @@ func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 // Checked reports whether Acquire has been called for m, which the caller holds.
 func (m *Machine) Checked() bool { return m.word().Load()&checked != 0 }
 
-// Asked reports whether another goroutine has asked the holder, who calls Asked, for a try.
+// Asked tells the holder whether another goroutine has asked for a try.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
-// ReleaseUnmarked is Release if there is no mark. Otherwise it returns false, and m is still held.
+// ReleaseUnmarked is Release if there is no mark. Otherwise it returns false.
 func (m *Machine) ReleaseUnmarked() bool {
 	word := m.word().Load()
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
@@ -218,8 +218,8 @@ func (m *Machine) Ending() bool {
 	return word&phaseMask == phaseEnded || word&(wishMask|outcomeMask) != 0
 }
 
-// Settle ends a held operation with the outcome of EndsAs. Its watches are unlinked or stale. It keeps cause if
-// the outcome is Cancelled, and reports whether a wish to cancel was set.
+// Settle ends a held operation, whose watches are unlinked or stale, with the outcome of EndsAs; it keeps the
+// cause of a cancellation. It reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
 	word := m.word().Load()

@@ -45,7 +45,7 @@ func NewAlarm(f func()) Alarm {
 // Set makes the alarm go off at the given time, and not when it was to before.
 func (a *Alarm) Set(at time.Time) { a.timer.Reset(time.Until(at)) }
 
-// WithTimeout is the function of package context.
+// WithTimeout is context.WithTimeout.
 var WithTimeout = context.WithTimeout
 
 // Dice returns a random number from 0 to n-1.

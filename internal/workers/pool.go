@@ -50,10 +50,10 @@ const (
 	dismissed // as woken, and that worker must not work
 )
 
-// lingering is how long a worker waits for more work at most.
 const lingering = 10 * time.Millisecond
 
-// starting is added to running, beside the worker's 1, while its goroutine is being started.
+// starting is added to running, beside 1, while a worker's goroutine is being started: see
+// docs/internals/decisions.md#as-many-new-workers-as-processors.
 const starting = 1 << 32
 
 // Job is what a pool does.
@@ -98,7 +98,6 @@ func (p *Pool) dismiss() {
 	}
 }
 
-// admit counts a worker that is to be started, unless none may be.
 func (p *Pool) admit() bool {
 	for {
 		n := p.running.Load()
@@ -132,7 +131,7 @@ func (p *Pool) KickIfQueued() {
 // Idle reports whether no worker runs, and none that was dismissed has yet to end.
 func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != dismissed }
 
-// Running returns the number of workers that run or are being started.
+// Running returns how many workers run or are being started.
 func (p *Pool) Running() int { return int(p.running.Load() % starting) }
 
 func (p *Pool) run() {
@@ -169,7 +168,6 @@ func (p *Pool) linger() (again bool) {
 	return again
 }
 
-// shift works until there is no more work, and reports whether there was any.
 func (p *Pool) shift() (worked bool) {
 	// Deferred, so that another worker continues if the work calls runtime.Goexit.
 	defer func() {

@@ -2,6 +2,8 @@ package prometheus
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/proof/faults"
+	"github.com/delayedop/purgatory/purgatory"
 )
 
 // A day that promtool is asked about: what was scraped, and what should have fired.
@@ -25,9 +28,9 @@ type day struct {
 const (
 	scrapes  = 30 * time.Second
 	sickFor  = 20 * time.Minute
-	wellFor  = time.Hour
+	wellFor  = 20 * time.Minute
 	goneFor  = 40 * time.Minute // afterwards; rates look back for half an hour
-	question = `count by (purgatory, alertname) (ALERTS{alertstate="firing"})`
+	question = `count by (name, alertname) (label_join(ALERTS{alertstate="firing"}, "name", "", "purgatory", "watermark", "queue"))`
 )
 
 // scraped runs a server for a while, in a bubble, and adds what Prometheus gets.
@@ -35,11 +38,17 @@ func (d *day) scraped(t *testing.T, s *faults.Server, length time.Duration) {
 	t.Helper()
 	values := make(map[string][]string)
 	synctest.Test(t, func(t *testing.T) {
-		p, stop, err := s.Run()
+		running, err := s.Run(purgatory.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 		require.NoError(t, err)
-		defer stop()
-		c, err := New(p)
+		defer running.Stop()
+		c, err := New(running.Purgatory)
 		require.NoError(t, err)
+		if running.Watermark != nil {
+			require.NoError(t, c.AddWatermark(s.Name, running.Watermark))
+		}
+		if running.Line != nil {
+			require.NoError(t, c.AddQueue(s.Name, running.Line))
+		}
 		r := prometheus.NewPedanticRegistry()
 		require.NoError(t, r.Register(c))
 		for range length/scrapes + 1 {
@@ -59,7 +68,7 @@ func (d *day) scraped(t *testing.T, s *faults.Server, length time.Duration) {
 		}
 	})
 	for series, of := range values { // and then the server is gone
-		fmt.Fprintf(&d.series, "      - {series: '%s', values: '%s stale'}\n", series, strings.Join(of, " "))
+		fmt.Fprintf(&d.series, "      - {series: '%s', values: '%s stale'}\n", strings.ReplaceAll(series, "'", "''"), strings.Join(of, " "))
 	}
 }
 
@@ -80,7 +89,7 @@ func TestFaultsFireAndHealthIsQuiet(t *testing.T) {
 		s := &faults.Sick[i]
 		sick.scraped(t, s, sickFor)
 		for _, alert := range s.Alerts {
-			firing = append(firing, fmt.Sprintf(`{labels: '{purgatory="%s",alertname="%s"}', value: 1}`, s.Name, alert))
+			firing = append(firing, fmt.Sprintf(`{labels: '{name="%s",alertname="%s"}', value: 1}`, s.Name, alert))
 		}
 	}
 	sick.asks(sickFor, firing)

@@ -15,7 +15,7 @@ const report = "FORGOTTEN_REPORT"
 // New is where the changed library has every purgatory tell a judge, whatever options the example uses.
 const (
 	file     = "purgatory/purgatory.go"
-	function = "func New[K comparable](name string, opts ...Option) (*DelayedOperationPurgatory[K], error) {"
+	function = "func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {"
 	code     = "opts = append([]Option{WithHook(judgeOf(name))}, opts...);"
 )
 

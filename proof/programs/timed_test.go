@@ -68,12 +68,12 @@ func (t *timedTask) promise(deadline time.Duration) (kept func(bool)) {
 func (t *timedTask) add(d time.Duration) {
 	now := t.r.timer.Now()
 	deadline := timer.Deadline(now, d)
-	scheduled, lent := t.scheduled() || t.away > 0, t.lent
+	scheduled, lent, adds := t.scheduled() || t.away > 0, t.lent, t.adds
 	kept := t.promise(deadline)
 	t.adding++
 	err := t.r.timer.AddAt(&t.entry, now, deadline)
 	t.adding--
-	accepted := t.r.accepts(err, scheduled || t.scheduled() || t.lent > lent)
+	accepted := t.r.accepts(err, scheduled || t.scheduled() || t.lent > lent || t.adds > adds)
 	if accepted {
 		t.adds++
 	}

@@ -18,7 +18,6 @@ import (
 // request waits for a position of its partition.
 type request struct {
 	operation.DelayedOperation
-	what   string
 	offset int64
 	end    *atomic.Int64
 }
@@ -26,11 +25,10 @@ type request struct {
 func (r *request) TryComplete() bool { return r.end.Load() >= r.offset }
 func (r *request) OnComplete()       {}
 func (r *request) OnExpiration()     {}
-func (r *request) String() string    { return r.what }
 
 func newPurgatory(t *testing.T, name string, opts ...purgatory.Option) *purgatory.Purgatory[string] {
 	t.Helper()
-	p, err := purgatory.New[string](name, append(opts, purgatory.WithHistograms(), purgatory.WithKeyStats(512))...)
+	p, err := purgatory.New[string](name, append(opts, purgatory.WithDiagnostics())...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p
@@ -45,7 +43,7 @@ func healthy(ctx context.Context, p *purgatory.Purgatory[string], running *sync.
 			for ctx.Err() == nil {
 				for range 1 + rand.IntN(1+partition) {
 					offset := end.Load() + 1 + rand.Int64N(3)
-					op := &request{what: fmt.Sprintf("produce to %s, offset %d", key, offset), offset: offset, end: end}
+					op := &request{offset: offset, end: end}
 					_, _ = p.TryCompleteElseWatch(op, 30*time.Second, key)
 				}
 				time.Sleep(time.Duration(1+rand.IntN(12)) * time.Millisecond)
@@ -60,10 +58,10 @@ func healthy(ctx context.Context, p *purgatory.Purgatory[string], running *sync.
 func sick(ctx context.Context, p *purgatory.Purgatory[string], running *sync.WaitGroup) {
 	running.Go(func() {
 		never := new(atomic.Int64)
-		for n := 0; ctx.Err() == nil; n++ {
-			op := &request{what: fmt.Sprintf("fetch %d of <b>audit</b>", n), offset: 1, end: never}
+		for ctx.Err() == nil {
+			op := &request{offset: 1, end: never}
 			_, _ = p.TryCompleteElseWatch(op, 1500*time.Millisecond, "audit-0")
-			op = &request{what: fmt.Sprintf("fetch %d of payments", n), offset: 1 << 40, end: never}
+			op = &request{offset: 1 << 40, end: never}
 			_, _ = p.TryCompleteElseWatch(op, 20*time.Second, "payments-7", "payments-8")
 			p.CheckAndComplete("payments-7")
 			time.Sleep(15 * time.Millisecond)

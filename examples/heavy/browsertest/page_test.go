@@ -65,7 +65,7 @@ func TestThePageIsAlive(t *testing.T) {
 	assert.Equal(t, sickName, b.eval(t, `document.querySelector("section[id^=p-] h2").textContent`), "trouble comes first")
 	assert.Equal(t, "6", b.eval(t, `document.querySelectorAll("#overview tbody tr").length`))
 	assert.Equal(t, "▲ 1 – Purgatories", b.eval(t, `document.title`))
-	assert.Equal(t, "0", b.eval(t, `document.querySelectorAll("section b b, td b").length`), "what operations say is text, not markup")
+	assert.Equal(t, "0", b.eval(t, `document.querySelectorAll("section b b, td b").length`), "what clients say is text, not markup")
 
 	b.do(t, chromedp.Click(chromedp.CSS("#pause")))
 	still := b.eval(t, `document.getElementById("main").innerHTML`)
@@ -119,7 +119,7 @@ func TestALineLeadsToItsPurgatory(t *testing.T) {
 	b.requireQuiet(t, url)
 }
 
-// TestWhatNobodyChecksIsOnTop: of two purgatories whose keys nobody checks, one has no option, the other statistics of keys.
+// TestWhatNobodyChecksIsOnTop: of two purgatories whose keys nobody checks, one has no option, the other diagnostics.
 // Both are above one that is well.
 func TestWhatNobodyChecksIsOnTop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
@@ -132,7 +132,7 @@ func TestWhatNobodyChecksIsOnTop(t *testing.T) {
 	t.Cleanup(page.Close)
 	for name, opts := range map[string][]purgatory.Option{
 		"plain":     nil,
-		"attentive": {purgatory.WithKeyStats(64)},
+		"attentive": {purgatory.WithDiagnostics()},
 	} {
 		p, err := purgatory.New[string](name, opts...)
 		require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestWhatNobodyChecksIsOnTop(t *testing.T) {
 		require.NoError(t, page.Add(p))
 		for n := range 40 {
 			end := new(atomic.Int64)
-			_, err := p.TryCompleteElseWatch(&request{what: "job", offset: 1, end: end}, time.Duration(1+n)*time.Second/10, fmt.Sprintf("jobs-%d", n%3))
+			_, err := p.TryCompleteElseWatch(&request{offset: 1, end: end}, time.Duration(1+n)*time.Second/10, fmt.Sprintf("jobs-%d", n%3))
 			require.NoError(t, err)
 			end.Store(1 - int64(n%4/3)) // three of four are ready
 		}
@@ -156,8 +156,8 @@ func TestWhatNobodyChecksIsOnTop(t *testing.T) {
 	first := func(name string) string {
 		return b.eval(t, `document.querySelector("#overview a[href='#p-`+name+`']").parentNode.querySelector("small").textContent`)
 	}
-	assert.Contains(t, first("plain"), "no check was ever made")
-	assert.Contains(t, first("attentive"), "no check was ever made")
+	assert.Contains(t, first("plain"), "nobody had checked jobs-")
+	assert.Contains(t, first("attentive"), "nobody had checked jobs-")
 	if *screenshots != "" {
 		time.Sleep(8 * time.Second) // for plots with something in them
 	}
