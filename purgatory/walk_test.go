@@ -331,6 +331,31 @@ func TestACancellationClaimsAllBeforeItsFirstCallback(t *testing.T) {
 	}
 }
 
+// A walk tries as many as a batch has before it runs the first callback, and none more, whatever says no in between.
+func TestABatchHasItsBound(t *testing.T) {
+	for _, no := range []int{1 << 30, 2, 3, 7, 8, 9} { // each no-th says no
+		p := onManualClock[string](t)
+		yes, met := 0, false
+		most := 0
+		for i := range 4 * purgatory.BatchSize {
+			o := &op{}
+			o.try = func() bool {
+				if met && i%no != no-1 {
+					yes++
+					return true
+				}
+				return false
+			}
+			o.complete = func() { most, yes = max(most, yes), 0 }
+			submit(t, p, o, hour, "a")
+		}
+		met = true
+		p.CheckAndComplete("a")
+		assert.LessOrEqual(t, most, purgatory.BatchSize)
+		assert.Greater(t, most, purgatory.BatchSize-8)
+	}
+}
+
 // Walks, claims, ends one by one, expiries and newcomers race on a few keys, at positions and without, so that keys leave the map and
 // come back all the time. Each operation ends once, and one whose condition was met before a check does not wait any more.
 func TestWalksAndClaimsRace(t *testing.T) {

@@ -20,9 +20,9 @@ func TestAFullLineRefuses(t *testing.T) {
 	for range 3 {
 		started(t, q)
 	}
-	_, err := q.Take(background, time.Minute)
+	_, err := q.Start(time.Minute, func(int, error) { assert.Fail(t, "it is refused") })
 	require.ErrorIs(t, err, ErrFull)
-	_, err = q.Start(time.Minute, func(int, error) { assert.Fail(t, "it is refused") })
+	_, err = q.Take(background, time.Minute)
 	require.ErrorIs(t, err, ErrFull)
 	assert.EqualValues(t, 2, q.Stats().Refused)
 	require.NoError(t, q.Put(1))

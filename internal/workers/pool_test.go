@@ -89,6 +89,21 @@ func TestAWorkerLetsOthersRun(t *testing.T) {
 	assert.Less(t, seen.Load(), int64(100*yieldAfter))
 }
 
+// A pool widens up to its bound, one of more stays as it is, and a single worker stays alone.
+func TestAPoolWidensUpToItsBound(t *testing.T) {
+	for limit, most := range map[int]int64{1: 1, 2: widest, 3: widest, widest - 1: widest, widest: widest, widest + 1: widest + 1} {
+		var p Pool
+		p.Init(limit, job(func() bool { return false }))
+		for range 40 {
+			p.Widen()
+		}
+		assert.Equal(t, most, p.max.Load(), "from %d", limit)
+		for p.Running() > 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
 // The kicks come before the first worker runs. It asks for the second one before its work blocks.
 func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
