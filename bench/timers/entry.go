@@ -13,7 +13,9 @@ type entries struct {
 }
 
 // NewEntry is the caller's entry on a timer with options.
-func NewEntry(opts ...timer.Option) Timers { return entries{timer: StartSystemTimer(opts...), Rest: new(Rest)} }
+func NewEntry(opts ...timer.Option) Timers {
+	return entries{timer: StartSystemTimer(opts...), Rest: new(Rest)}
+}
 
 // StartSystemTimer returns a running timer.
 func StartSystemTimer(opts ...timer.Option) *timer.SystemTimer {
