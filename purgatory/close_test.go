@@ -38,18 +38,18 @@ func TestADrainIsOverAfterWalksOfSeveralBatches(t *testing.T) {
 		}
 		met.Store(true)
 		p.Signal("a")
-		over := false
+		var over atomic.Bool
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			assert.NoError(t, p.Shutdown(ctx))
-			over = true
+			over.Store(true)
 		}()
 		time.Sleep(time.Minute)
-		assert.False(t, over, "a callback has not returned")
+		assert.False(t, over.Load(), "a callback has not returned")
 		close(leave)
 		time.Sleep(time.Minute)
-		assert.True(t, over)
+		assert.True(t, over.Load())
 	})
 }
 

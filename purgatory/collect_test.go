@@ -279,7 +279,8 @@ func TestABlockedCallbackKeepsNoOperationOfALaterBatch(t *testing.T) {
 // connection is a key that refers to the operation that waits under it.
 type connection struct{ waits *op }
 
-// The key of an operation that has been answered is not kept while a later callback blocks.
+// The key of an operation that has been answered is not kept while a later callback blocks, but for one in
+// each shard, which is reported if it blocks.
 func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
 	p := onManualClock[any](t)
 	in, out := make(chan struct{}), make(chan struct{})
@@ -295,7 +296,14 @@ func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.CancelForKey("all", nil) })
 	<-in
-	gone(t, all)
+	runtime.GC()
+	kept := 0
+	for _, o := range all {
+		if o.Value() != nil {
+			kept++
+		}
+	}
+	assert.LessOrEqual(t, kept, 1)
 	close(out)
 	wg.Wait()
 }
