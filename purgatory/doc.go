@@ -49,7 +49,8 @@
 //     most one tick plus scheduling.
 //   - The purgatory holds no lock while your code runs, except that it computes
 //     hashes of keys and compares them.
-//   - A chain of ends through OnComplete has a bounded stack.
+//   - A chain of ends through OnComplete has a bounded stack: 32 levels for each watcher shard of each purgatory that
+//     it goes through.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that has ended leaves the timer and its lists before its
 //     callbacks run. (See [WithPurgeInterval] for a contended list.)
