@@ -17,7 +17,7 @@ import (
 // submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	p.made()
-	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
+	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // as in waits, whose result would be another copy
 		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
 		return p.enroll(op, timeout, one[:], false)
 	}
@@ -202,6 +202,10 @@ const fewKeys = 4
 // the slice that the caller has passed. It panics for a key that cannot be hashed, before anything has changed.
 func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[K]) ([]watchers.Wait[K], error) {
 	n := len(keys) + len(at)
+	if len(keys) == 1 && n == 1 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
+		few[0] = watchers.Wait[K]{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}
+		return few[:1], nil
+	}
 	switch {
 	case n == 0:
 		return nil, p.refusal(ErrNoKeys, "an operation needs a key, under which a check finds it")
