@@ -16,11 +16,11 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-func named(t *testing.T, name string, opts ...purgatory.Option) fetches {
+func named(t *testing.T, name string) fetches {
 	t.Helper()
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
-	p, err := purgatory.New[string](name, append(opts, purgatory.WithTimer(clock))...)
+	p, err := purgatory.New[string](name, purgatory.WithTimer(clock))
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p

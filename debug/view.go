@@ -28,13 +28,17 @@ type View struct {
 	More        string          `json:"more"` // which option would show more; empty if none would
 }
 
-// What the page shows, by kind.
-type (
-	PurgatoryView = Shown[purgatory.Stats]
-	SignalsView   = Shown[signals.Stats] // Stats.Err is nil: the notes have it
-	QueueView     = Shown[queue.Stats]   // of the tenants it has those that wait most
-	WatermarkView = Shown[watermark.Stats]
-)
+// PurgatoryView is a purgatory on the page.
+type PurgatoryView = Shown[purgatory.Stats]
+
+// SignalsView is a source of hints on the page. Its Stats.Err is nil: the notes have it.
+type SignalsView = Shown[signals.Stats]
+
+// QueueView is a line of items on the page. Of its tenants it has those that wait most.
+type QueueView = Shown[queue.Stats]
+
+// WatermarkView is a watermark on the page.
+type WatermarkView = Shown[watermark.Stats]
 
 // Shown is one of the things on the page. In the JSON, the numbers have the names of their Go fields, and durations are in nanoseconds.
 type Shown[N any] struct {

@@ -96,7 +96,7 @@ func (e *ending[K]) run() {
 	if e.first == nil {
 		return
 	}
-	inside := 0
+	var inside int
 	if inside, e.visit = e.shard.Enter(e.key); inside%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}

@@ -321,15 +321,6 @@ func (f onEvent) Handle(_ context.Context, rec slog.Record) error { f(rec.Messag
 func (f onEvent) WithAttrs([]slog.Attr) slog.Handler              { return f }
 func (f onEvent) WithGroup(string) slog.Handler                   { return f }
 
-// on returns an option for a logger that calls f for the records of one event.
-func on(event string, f func()) purgatory.Option {
-	return purgatory.WithLogger(slog.New(onEvent(func(e string) {
-		if e == event {
-			f()
-		}
-	})))
-}
-
 // records is a slog.Handler that keeps what it is told.
 type records struct {
 	mu  sync.Mutex

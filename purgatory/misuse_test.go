@@ -252,8 +252,8 @@ func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 
 // The documentation shows these as numbers. They are those of the packages that use them.
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
-	assert.Equal(t, int64(math.MinInt64), purgatory.AnyPosition)
-	assert.Equal(t, int64(math.MaxInt64), purgatory.EveryPosition)
+	assert.Equal(t, purgatory.AnyPosition, int64(math.MinInt64))
+	assert.Equal(t, purgatory.EveryPosition, int64(math.MaxInt64))
 	assert.Len(t, purgatory.Histogram{}.Counts, purgatory.HistogramBuckets)
 	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }

@@ -142,7 +142,7 @@ func TestARefusedOperationIsUsed(t *testing.T) {
 			require.ErrorIs(t, err, c.want)
 			assert.False(t, completed)
 			assert.Zero(t, p.Causes())
-			assert.EqualValues(t, p.NumDelayed(), clock.Pending())
+			assert.Equal(t, p.NumDelayed(), clock.Pending())
 			clock.AdvanceClock(time.Second)
 			for _, q := range []*stringPurgatory{p, onManualClock[string](t)} {
 				assert.False(t, q.ForceComplete(o))

@@ -83,7 +83,7 @@ func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeou
 		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
 	}
 	w := &waits[0]
-	if border, is := v.(sched.Border); is { // of the timer
+	if border, is := v.(sched.BorderError); is { // of the timer
 		p.refuse(m)
 		panic(border)
 	} else if v != nil {

@@ -129,7 +129,7 @@ func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled, &w.w.q.
 func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
 	now := q.timer.Now()
 	if now < 0 || q.bubble && !q.manual && !sched.InBubble() {
-		panic(sched.BeyondBorder)
+		panic(sched.ErrBorder)
 	}
 	if w.late = errExpired; q.maxAge > 0 && q.maxAge < timeout {
 		w.late, timeout = errStale, q.maxAge

@@ -117,7 +117,7 @@ func TestAnOddSourceIsRunAgain(t *testing.T) {
 	for name, odd := range map[string]func(r *signals.Runner[string]) error{
 		"panics":               func(*signals.Runner[string]) error { panic("odd") },
 		"panics with an error": func(*signals.Runner[string]) error { panic(errBroken) },
-		"panics with nothing":  func(*signals.Runner[string]) error { panic(nil) }, //nolint:govet // on purpose
+		"panics with nothing":  func(*signals.Runner[string]) error { panic(nil) },
 		"ends its goroutine":   func(*signals.Runner[string]) error { runtime.Goexit(); return nil },
 		"returns nothing":      func(*signals.Runner[string]) error { return nil },
 		"fails":                func(*signals.Runner[string]) error { return errBroken },

@@ -19,7 +19,7 @@ func TestATimerOfTheOtherSideOfABubbleSaysSo(t *testing.T) {
 			"AfterFunc":    func() { _, _ = timer.AfterFunc(time.Second, func() {}) },
 			"AdvanceClock": func() { timer.AdvanceClock(0) },
 		} {
-			require.PanicsWithError(t, sched.BeyondBorder.Error(), use, name)
+			require.PanicsWithError(t, sched.ErrBorder.Error(), use, name)
 		}
 		assert.Zero(t, timer.Pending())
 	}

@@ -160,7 +160,7 @@ func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
 	for _, tt := range entries {
 		ran += int(tt.runs.Load())
 	}
-	assert.EqualValues(t, accepted.Load(), int64(ran+pending)+cancelled.Load())
+	assert.Equal(t, accepted.Load(), int64(ran+pending)+cancelled.Load())
 	assert.Positive(t, moved.Load(), "no entry has changed timers")
 }
 

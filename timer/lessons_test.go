@@ -26,8 +26,8 @@ func TestNetty2651And2662CancelledEntriesLeaveTheirBucket(t *testing.T) {
 	}
 	for _, i := range rand.New(rand.NewPCG(2651, 2662)).Perm(len(tasks)) {
 		require.True(t, m.Cancel(&tasks[i].TaskEntry))
-		require.Nil(t, tasks[i].entry.Link.Next, "still linked")
-		require.Nil(t, tasks[i].entry.Link.Prev, "still linked")
+		require.Nil(t, tasks[i].entry.Next, "still linked")
+		require.Nil(t, tasks[i].entry.Prev, "still linked")
 		checkInvariants(t, &m.store, nil)
 	}
 	assert.False(t, m.AdvanceClock(2*time.Hour))

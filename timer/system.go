@@ -96,7 +96,7 @@ const decade = 10 * 365 * 24 * time.Hour
 // monotonic reading.
 func (t *SystemTimer) check() {
 	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
-		panic(sched.BeyondBorder)
+		panic(sched.ErrBorder)
 	}
 }
 

@@ -199,11 +199,11 @@ func TestAWorkerPutsABoundedNumberOfExtendedEntriesBack(t *testing.T) {
 			require.True(t, m.Extend(&tt.TaskEntry, time.Minute))
 			s = m.shardOf(&tt.entry)
 		}
-		require.Equal(t, chunk+left, len(listOf(t, &s.mu.due)))
+		require.Len(t, listOf(t, &s.mu.due), chunk+left)
 		s.mu.Lock()
 		e, _ := m.popLocked(s)
 		s.mu.Unlock()
 		assert.Nil(t, e)
-		assert.Equal(t, left, len(listOf(t, &s.mu.due)))
+		assert.Len(t, listOf(t, &s.mu.due), left)
 	}
 }

@@ -44,7 +44,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, err := g.slots.Take(r.Context(), g.limits.wait, queue.Place{Tenant: tenant})
 	switch {
 	case err == nil: // the slot is ours, also if the client has left meanwhile
-		defer g.slots.Put(struct{}{}) // refused if the gateway has drained: nobody wants a slot
+		defer func() { _ = g.slots.Put(struct{}{}) }() // refused if the gateway has drained: nobody wants a slot
 		g.next.ServeHTTP(w, r)
 	case errors.Is(err, queue.ErrFull), errors.Is(err, queue.ErrExpired):
 		refuse(w, http.StatusTooManyRequests, err)

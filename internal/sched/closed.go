@@ -10,11 +10,11 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// Border is the value of a panic beyond the border of a synctest bubble: it says the rule.
-type Border string
+// BorderError is the value of a panic beyond the border of a synctest bubble: it says the rule.
+type BorderError string
 
 // Error returns the rule.
-func (b Border) Error() string { return string(b) }
+func (b BorderError) Error() string { return string(b) }
 
-// BeyondBorder is that of a timer.
-const BeyondBorder Border = "a timer.SystemTimer, or a purgatory with one, that was made outside of a bubble of testing/synctest is used inside, or the other way round: make it where it is used"
+// ErrBorder is that of a timer.
+const ErrBorder BorderError = "a timer.SystemTimer, or a purgatory with one, that was made outside of a bubble of testing/synctest is used inside, or the other way round: make it where it is used"

@@ -51,7 +51,7 @@ func TestEachNumberOfALineIsUnderItsName(t *testing.T) {
 	require.NoError(t, c.AddQueue("jobs", counted(n)))
 	require.ErrorIs(t, c.AddQueue("jobs", counted(n)), ErrName)
 	require.ErrorIs(t, c.AddQueue("none", nil), ErrNilSource)
-	assert.Equal(t, len(queueMetrics), len(want))
+	assert.Len(t, want, len(queueMetrics))
 	for name, value := range want {
 		name = "purgatory_queue_" + name
 		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)

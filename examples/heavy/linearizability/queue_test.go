@@ -190,7 +190,8 @@ func (p *shift) add(random *rand.Rand) {
 	p.made++
 	item := p.made
 	p.mu.Unlock()
-	from, given := p.tick(), true
+	from := p.tick()
+	var given bool
 	if random.IntN(4) == 0 {
 		handed, err := p.items.Hand(item)
 		given = handed && err == nil

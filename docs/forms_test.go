@@ -1,4 +1,4 @@
-package purgatory_test
+package docs
 
 import (
 	"context"
