@@ -169,7 +169,7 @@ type heldPuddle struct {
 func (q *heldPuddle) Take(ctx context.Context) error {
 	q.once.Do(func() {
 		if q.pool = newPuddle(max(q.items, 1)); q.items == 0 {
-			_, err := q.pool.Acquire(ctx) // nobody gets it
+			_, err := q.pool.Acquire(context.Background()) // nobody gets it; the first Take may be ended before it begins
 			must(err)
 		}
 	})
