@@ -121,7 +121,7 @@ func (p *Purgatory[K]) refuse(m *machine.Machine) {
 // runs.
 func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
 	first := p.watchers.Shard(w.Hash)
-	if !first.Pass(machine.Satisfied) {
+	if h := p.cfg.hook; h != nil && h.Refuse() || !first.Pass(machine.Satisfied) {
 		p.refuse(m)
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
 	}

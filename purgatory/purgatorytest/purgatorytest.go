@@ -48,6 +48,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,7 @@ type Purgatory[K comparable] struct {
 	misuse  misuse
 	watch   watch
 	writers writers
+	refuse  atomic.Int64 // how many operations are to be refused
 }
 
 // New returns a purgatory whose clock stands at 0. When t and its subtests have ended, the
@@ -115,6 +117,7 @@ func (p *Purgatory[K]) hook() *testhook.Hook {
 	}
 	h.Walk = func(key any, n int) { walk(key, n); p.watch.move(n) }
 	h.Await = p.misuse.awaits
+	h.Refuse = p.refuses
 	return h
 }
 
@@ -132,6 +135,9 @@ func (p *Purgatory[K]) end() {
 	}
 	if found := p.judge.Findings(); len(found) > 0 {
 		p.t.Errorf("purgatorytest: %d operations were ready at their timeout: state has changed, and no check came after that:%s", len(found), lines(found))
+	}
+	if n := p.refuse.Load(); n > 0 {
+		p.t.Errorf("purgatorytest: %d of RefuseNext are left: no operation's condition was met as it was registered", n)
 	}
 	for _, text := range p.misuse.all() {
 		p.t.Errorf("purgatorytest: %s", text)
@@ -229,6 +235,22 @@ func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
 // begins: so a goroutine that checks a key while it holds a read lock of mu blocks, as it does beside a writer in production, and
 // the test ends as it does for any lock that a condition waits for.
 func (p *Purgatory[K]) ConditionsTake(mu *sync.RWMutex) { p.writers.add(mu) }
+
+// RefuseNext refuses the next operation whose condition is met as it is registered: the call returns an error that wraps
+// [purgatory.ErrClosed], and no callback runs, as where the purgatory is closed at that moment. A condition that takes something, such as
+// an item, has taken it by then, and only the server can give it back: the test looks whether it has. The test fails if no such
+// operation comes. An Await, or another wait, whose condition is met at once is never refused.
+func (p *Purgatory[K]) RefuseNext() { p.refuse.Add(1) }
+
+// refuses reports whether the operation that asks is refused.
+func (p *Purgatory[K]) refuses() bool {
+	for {
+		n := p.refuse.Load()
+		if n == 0 || p.refuse.CompareAndSwap(n, n-1) {
+			return n > 0
+		}
+	}
+}
 
 // Now returns how far the test has moved the clock.
 func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
