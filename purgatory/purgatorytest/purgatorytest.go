@@ -220,7 +220,7 @@ func (p *Purgatory[K]) JustBefore(timeout time.Duration) {
 // return. (If another goroutine is running the operation's TryComplete at that moment, that
 // goroutine ends the operation.)
 //
-// The timeout counts from where the clock stands. Directly after a JustBefore it counts
+// The timeout counts from where the clock stands. If nothing has moved the clock since a JustBefore, it counts
 // from where JustBefore's timeout counts from, so that both can be given the same timeout.
 func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
 	from := p.clock.Now()
@@ -259,7 +259,11 @@ func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 func (p *Purgatory[K]) pending() string {
 	var s strings.Builder
 	for _, o := range p.Inspect(mostLines).Oldest {
-		fmt.Fprintf(&s, "\n\t%s waits for %s, %v left of its timeout", o.Type, o.Key, o.Left)
+		left := "without a timeout"
+		if o.Left < purgatory.NoTimeout {
+			left = fmt.Sprintf("%v left of its timeout", o.Left)
+		}
+		fmt.Fprintf(&s, "\n\t%s waits for %s, %s", o.Type, o.Key, left)
 	}
 	return s.String()
 }
