@@ -337,20 +337,6 @@ func TestTenantsThatLeaveALineThatStandsAreForgotten(t *testing.T) {
 	check(t, q)
 }
 
-// The clock is read before the lock is taken: one that has read it later may come first.
-func TestALineIsInOrderOfItsOwnArrivals(t *testing.T) {
-	q, clock := manual[int](t, WithAging(time.Minute))
-	q.timer = later{clock, time.Second}
-	first := started(t, q, Place{Class: 1})
-	q.timer = clock
-	second, better := started(t, q, Place{Class: 1}), started(t, q)
-	check(t, q)
-	for _, w := range []*Waiter[int]{better, first, second} {
-		require.NoError(t, q.Put(0))
-		gets(t, w, 0)
-	}
-}
-
 // One new tenant comes after the other.
 func TestNewTenantsDoNotStarveThoseWhoWait(t *testing.T) {
 	q, _ := manual[int](t)
