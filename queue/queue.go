@@ -246,14 +246,15 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	}
 	q.mu.Lock()
 	k := q.findLocked(p.Kinds[0], true)
-	if given, err = q.acceptLocked(k, p, how); given {
-		if k.line.n == 0 {
-			q.keepLocked(k, item, p, how == putBack)
-		} else if w := q.nextLocked(k, -1); w != nil && w.n == p.N && k.units == 0 {
+	var w *waiter[T]
+	if k.line.n > 0 {
+		w = q.nextLocked(k, -1)
+		k = q.findLocked(k.name, true) // it is forgotten if all have left
+	}
+	if given, err = q.acceptLocked(k, w, p, how); given {
+		if w != nil && w.n == p.N && k.units == 0 {
 			q.handLocked(k, w, item)
-		} else {
-			k = q.findLocked(k.name, true) // it is forgotten if all have left
-			q.keepLocked(k, item, p, how == putBack)
+		} else if q.keepLocked(k, item, p, how == putBack); w != nil {
 			q.serveLocked(k, -1)
 		}
 	}
@@ -262,8 +263,9 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	return given, err
 }
 
-// acceptLocked counts what is given at p, or returns why it is not accepted: nil if nobody is there to whom to hand it.
-func (q *Queue[T]) acceptLocked(k *kind[T], p *Place, how int) (accepted bool, err error) {
+// acceptLocked counts what is given at p, where w is next in line, or returns why it is not accepted: nil if it cannot be
+// handed to w.
+func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (accepted bool, err error) {
 	n, counts := int64(p.N), &q.mu.counts
 	switch {
 	case q.mu.closed != nil:
@@ -279,10 +281,8 @@ func (q *Queue[T]) acceptLocked(k *kind[T], p *Place, how int) (accepted bool, e
 		return true, nil
 	case how == hand && n > 1:
 		return false, fail(ErrInvalid, "%d units are handed, and nobody may need all", n)
-	case how == hand:
-		if w := q.nextLocked(k, -1); w == nil || w.n > k.units+1 {
-			return false, nil
-		}
+	case how == hand && (w == nil || w.n > k.units+1):
+		return false, nil
 	}
 	counts.Put += n
 	return true, nil
