@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/observe"
 )
 
 // Option configures a timer.
@@ -20,6 +21,7 @@ type config struct {
 	workers    int
 	grace      time.Duration
 	panicked   guard.Handler
+	panics     observe.Queue // that slog's default logger has not logged yet
 	logger     *slog.Logger
 }
 
@@ -51,7 +53,8 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int6
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
-// panicked. Default: [slog.Default] logs the panic.
+// panicked. Default: [slog.Default] logs the panic. A goroutine that exists while there are panics calls it, so it holds up no task:
+// 256 panics wait, and further ones are counted.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) { c.panicked = h }
 }
@@ -61,15 +64,25 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 var discard = slog.New(slog.DiscardHandler)
 
+// logPanic is the default panic handler.
+func (c *config) logPanic(recovered any, stack []byte) {
+	c.panics.Add(func() {
+		guard.Log(recovered, stack)
+		if n := c.panics.Dropped(); n > 0 {
+			slog.Error("purgatory: panics that were not logged", "panics", n)
+		}
+	})
+}
+
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),
 		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
 		workers:    16 * runtime.GOMAXPROCS(0),
-		panicked:   guard.Log,
 		logger:     discard,
 	}
+	c.panicked = c.logPanic
 	for _, o := range opts {
 		if o == nil {
 			return fmt.Errorf("%w: a nil Option", ErrInvalidOption)
