@@ -75,7 +75,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "callbacks block", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\d.]+s: it blocks`, After: 10 * time.Second,
+		Name: "callbacks block", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\dm.]+s: it blocks`, After: 10 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-",
 		run: func(s *server) {
 			s.answer = func(partition int) {
@@ -87,7 +87,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "one callback blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-0, has been running for [\d.]+s: it blocks`, After: 10 * time.Second,
+		Name: "one callback blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-0, has been running for [\dm.]+s: it blocks`, After: 10 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-0",
 		run: func(s *server) {
 			var blocked atomic.Bool
@@ -151,7 +151,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "the only checker blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-7, has been running for [\d.]+s: it blocks`, After: 24 * time.Second,
+		Name: "the only checker blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-7, has been running for [\dm.]+s: it blocks`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-7",
 		run: func(s *server) {
 			changed := make(chan string, 1000)
@@ -183,7 +183,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "expiries block the workers", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\d.]+s: it blocks`, After: 24 * time.Second,
+		Name: "expiries block the workers", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\dm.]+s: it blocks`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks", "PurgatoryExpiriesWait"}, Log: purgatory.EventLate,
 		run: func(s *server) {
 			s.answer = func(int) { <-s.ctx.Done() }
@@ -191,7 +191,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "a panic", Page: "trouble", Note: `^\d+ panics in the last \d\d s in operations' methods`, After: 24 * time.Second,
+		Name: "a panic", Page: "trouble", Note: `^\d+ panics in the last [\d.]+ (s|min) in operations' methods`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryPanics"}, Log: purgatory.EventPanic, Says: "orders-3",
 		run: func(s *server) {
 			s.answer = func(partition int) {
@@ -203,7 +203,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "full because of one key", Page: "trouble", Note: `^full: \d+ operations were refused in the last \d\d s, WithMaxPending is 30; most wait for orders-5: \d+ of \d+`, After: 90 * time.Second,
+		Name: "full because of one key", Page: "trouble", Note: `^full: \d+ operations were refused in the last [\d.]+ (s|min), WithMaxPending is 30; most wait for orders-5: \d+ of \d+`, After: 90 * time.Second,
 		Alerts: []string{"PurgatoryFull"}, opts: []purgatory.Option{purgatory.WithMaxPending(30)},
 		run: func(s *server) {
 			s.produce(checked)
@@ -286,7 +286,10 @@ var Well = []Server{
 	{Name: "produces", run: func(s *server) {
 		s.produce(checked)
 		// Now and then one expires: its replica was restarted.
-		s.each(10*time.Minute, func(int) { s.submit(&request{ready: never}, produceTimeout, "restarted") })
+		s.each(10*time.Minute, func(int) {
+			s.submit(&request{ready: never}, produceTimeout, "restarted")
+			s.p.CheckAndComplete("restarted")
+		})
 	}},
 	{Name: "fetches", opts: expected, run: func(s *server) {
 		for partition := range partitions {
