@@ -283,7 +283,29 @@ var Well = []Server{
 			}
 		})
 	}},
-	{Name: "produces", run: func(s *server) {
+	{Name: "some clients leave", run: func(s *server) {
+		var served atomic.Int64
+		for client := range 20 {
+			s.running.Go(func() {
+				for s.ctx.Err() == nil {
+					patient, end := s.ctx, context.CancelFunc(func() {})
+					if client%4 == 0 { // leaves, and comes back
+						patient, end = context.WithTimeout(s.ctx, 700*time.Millisecond)
+					}
+					seen := served.Load()
+					_ = s.p.Await(patient, 30*time.Second, func() bool { return served.Load() > seen }, key(client))
+					end()
+				}
+			})
+		}
+		s.each(time.Second, func(int) {
+			served.Add(1)
+			for client := range 20 {
+				s.p.CheckAndComplete(key(client))
+			}
+		})
+	}},
+	{Name: "produces", opts: []purgatory.Option{purgatory.WithMaxPending(50)}, run: func(s *server) {
 		s.produce(checked)
 		// Now and then one expires: its replica was restarted.
 		s.each(10*time.Minute, func(int) {

@@ -76,7 +76,7 @@ func run(listen string) error {
 		defer cancel()
 		for _, p := range all {
 			if err := p.Shutdown(soon); err != nil { // something still waited, or a callback blocks: the error names it
-				logger.Error("shutdown", "error", err)
+				logger.Error("shutdown", "purgatory", p.Name(), "error", err)
 			}
 		}
 		return server.Close()
