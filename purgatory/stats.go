@@ -44,8 +44,8 @@ type Stats struct {
 	// Unchecked is the number of operations that have expired and to which no check had come, nor was about to:
 	// perhaps a CheckAndComplete is missing.
 	Unchecked int64
-	// GaveUp is the number of waits that their contexts have ended. PassedOver is the number of those that were not tried
-	// because of that.
+	// GaveUp is the number of waits that their contexts have ended, and of operations that Cancel has ended with an error of
+	// package context. PassedOver is the number of waits that were not tried because of that.
 	GaveUp, PassedOver int64
 
 	MaxPending       int64 // the bound of WithMaxPending; 0: none, or nobody may wait

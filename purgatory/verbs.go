@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"context"
 	"iter"
 	"math"
 	"time"
@@ -130,10 +131,15 @@ func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 }
 
 // Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then returns, and is like
-// [Purgatory.ForceComplete] otherwise.
-func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) bool {
+// [Purgatory.ForceComplete] otherwise. With a cause that is [context.Canceled] or [context.DeadlineExceeded] the client has given up:
+// see [Stats].
+func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) (cancelled bool) {
 	own := cause // as in CancelForKey
-	return p.endNow(op, machine.Cancelled, &own)
+	cancelled = p.endNow(op, machine.Cancelled, &own)
+	if cancelled && (cause == context.Canceled || cause == context.DeadlineExceeded) { //nolint:errorlint // what context.Cause returns, and no method of the user's
+		p.gaveUp.Add(1)
+	}
+	return cancelled
 }
 
 func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {

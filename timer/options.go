@@ -21,7 +21,7 @@ type config struct {
 	workers    int
 	grace      time.Duration
 	panicked   guard.Handler
-	panics     observe.Queue // that slog's default logger has not logged yet
+	handled    bool // by a function of the user's
 	logger     *slog.Logger
 }
 
@@ -56,7 +56,7 @@ func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace =
 // panicked. Default: [slog.Default] logs the panic. A goroutine that exists while there are panics calls it, so it holds up no task:
 // 256 panics wait, and further ones are counted.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
-	return func(c *config) { c.panicked = h }
+	return func(c *config) { c.panicked, c.handled = h, true }
 }
 
 // WithLogger sets the logger for the warning [EventManyTimers]. Default: nothing is logged.
@@ -64,14 +64,17 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 var discard = slog.New(slog.DiscardHandler)
 
-// logPanic is the default panic handler.
-func (c *config) logPanic(recovered any, stack []byte) {
-	c.panics.Add(func() {
-		guard.Log(recovered, stack)
-		if n := c.panics.Dropped(); n > 0 {
-			slog.Error("purgatory: panics that were not logged", "panics", n)
-		}
-	})
+// logPanics returns the default panic handler.
+func logPanics() guard.Handler {
+	waiting := new(observe.Queue)
+	return func(recovered any, stack []byte) {
+		waiting.Add(func() {
+			guard.Log(recovered, stack)
+			if n := waiting.Dropped(); n > 0 {
+				slog.Error("purgatory: panics that were not logged", "panics", n)
+			}
+		})
+	}
 }
 
 func (c *config) configure(shards int, opts []Option) error {
@@ -82,12 +85,14 @@ func (c *config) configure(shards int, opts []Option) error {
 		workers:    16 * runtime.GOMAXPROCS(0),
 		logger:     discard,
 	}
-	c.panicked = c.logPanic
 	for _, o := range opts {
 		if o == nil {
 			return fmt.Errorf("%w: a nil Option", ErrInvalidOption)
 		}
 		o(c)
+	}
+	if !c.handled {
+		c.panicked = logPanics()
 	}
 	for _, rule := range []struct {
 		ok      bool

@@ -151,6 +151,19 @@ var Sick = []Server{
 		},
 	},
 	{
+		Name: "readers give up", Page: "trouble", Note: `^\d+ % of the waits that ended in the last \d\d s were given up, \d+ of \d+: their contexts ended`, After: 24 * time.Second,
+		Alerts: []string{"PurgatoryClientsGiveUp"},
+		run: func(s *server) {
+			for partition := range partitions {
+				s.each(time.Millisecond, func(int) {
+					patient, end := context.WithTimeout(s.ctx, time.Second)
+					defer end()
+					_, _ = signals.AwaitRead(patient, s.p, 30*time.Second, func(context.Context) (int, bool, error) { return 0, false, nil }, key(partition))
+				})
+			}
+		},
+	},
+	{
 		Name: "the only checker blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-7, has been running for [\dm.]+s: it blocks`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-7",
 		run: func(s *server) {
