@@ -53,7 +53,7 @@ type window struct {
 // span has the fewest and the most that waited at a time.
 type span struct{ least, most int64 }
 
-func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Time) *window {
+func windowOf(samples []sample[purgatory.Stats], now time.Time) *window {
 	w := &window{}
 	w.before, w.length = since(samples, now, history*interval)
 	w.minute, w.minuteLength = since(samples, now, time.Minute)

@@ -165,7 +165,7 @@ func TestTheWindowHasTheLastMinutes(t *testing.T) {
 		n.Expired, n.Pending = 10*second, second
 	})
 	at := func(seconds int) *window {
-		return windowOf(samples[:seconds], &purgatory.Stats{Pending: 500}, noon.Add(time.Duration(seconds)*time.Second))
+		return windowOf(samples[:seconds], noon.Add(time.Duration(seconds)*time.Second))
 	}
 	assert.Equal(t, &window{}, at(5), "it has not watched for long")
 	w := at(50)
@@ -174,7 +174,7 @@ func TestTheWindowHasTheLastMinutes(t *testing.T) {
 	assert.Equal(t, []any{3 * time.Minute, time.Minute}, []any{w.length, w.minuteLength})
 	assert.Equal(t, []any{int64(0), int64(1200), [3]span{{0, 59}, {60, 119}, {120, 179}}}, []any{w.before.Expired, w.minute.Expired, w.pending})
 
-	assert.Equal(t, [3]span{}, windowOf(samples[:2], &purgatory.Stats{}, noon.Add(time.Hour)).pending, "the process was stopped")
+	assert.Equal(t, [3]span{}, windowOf(samples[:2], noon.Add(time.Hour)).pending, "the process was stopped")
 
 	for length, name := range map[time.Duration]string{
 		0: "since start", 90 * time.Second: "in the last 90 s", 2 * time.Minute: "in the last 2 min", 144 * time.Second: "in the last 2.4 min",
