@@ -61,8 +61,8 @@ func TestAFaultSpeaks(t *testing.T) {
 		s := &faults.Sick[i]
 		t.Run(s.Name, func(t *testing.T) {
 			soon := false
-			log := watch(t, s, 3*time.Second, func(since time.Duration, state string, notes []Note) bool {
-				if last := since >= 15*time.Minute; last || !soon && since >= s.After {
+			log := watch(t, s, 12*time.Second, func(since time.Duration, state string, notes []Note) bool {
+				if last := since >= 13*time.Minute; last || !soon && since >= s.After {
 					soon = true
 					assert.Equal(t, s.Page, state, since)
 					if assert.NotEmpty(t, notes) {
