@@ -55,14 +55,17 @@ func watch(t *testing.T, s *faults.Server, every time.Duration, look func(since 
 	return log.String()
 }
 
-// TestAFaultSpeaks: each is in a small server with default options, and named by page and log, soon, and still when the last alert fires.
+// TestAFaultSpeaks: each is in a small server with default options, and named by page and log, soon, and still when its alert fires.
 func TestAFaultSpeaks(t *testing.T) {
 	for i := range faults.Sick {
 		s := &faults.Sick[i]
 		t.Run(s.Name, func(t *testing.T) {
-			soon := false
+			soon, fires := false, 2*time.Minute
+			if slices.Contains(s.Alerts, "PurgatoryPilesUp") { // which wants ten minutes of data
+				fires = 13 * time.Minute
+			}
 			log := watch(t, s, 12*time.Second, func(since time.Duration, state string, notes []Note) bool {
-				if last := since >= 13*time.Minute; last || !soon && since >= s.After {
+				if last := since >= fires; last || !soon && since >= s.After {
 					soon = true
 					assert.Equal(t, s.Page, state, since)
 					if assert.NotEmpty(t, notes) {
