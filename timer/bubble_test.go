@@ -40,6 +40,5 @@ func TestATimerOfTheOtherSideOfABubbleSaysSo(t *testing.T) {
 	require.NoError(t, err, "it works on where it belongs")
 	<-ran
 	outside.Stop()
-	inside.Stop()
 	require.Eventually(t, outside.Idle, time.Minute, time.Millisecond)
 }

@@ -70,8 +70,7 @@ func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClock
 // waits for stop or d: a reaper calls it in a loop.
 func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 	deadline := Deadline(t.Here(), d) // first: it may panic
-	t.prepare(1)
-	if t.stopped.Load() { // otherwise t is prepared, and Stop will close ended
+	if t.stopped.Load() {
 		if stop != nil {
 			sched.Sleep(d, nil, stop, nil)
 		}
@@ -81,6 +80,7 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 		return false
 	}
 	defer t.driver.Put()
+	t.count()
 	planned := Never // when this goroutine was to flush
 	for {
 		now := t.clock.Now()

@@ -159,7 +159,7 @@ func TestEdgeAfterAnIdleHourEntriesArePlacedAsLowAsPossible(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManual(t)
-			m.mu.now, m.mu.target = time.Hour, time.Hour
+			m.setClock(time.Hour)
 			add(t, m)
 			assert.Equal(t, []int{1}, placed(t, &m.store))
 			checkInvariants(t, &m.store, nil)

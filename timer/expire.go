@@ -38,13 +38,14 @@ func (t *store) next() (at int64) {
 }
 
 // runDue claims the due entries of one shard one by one, running each, and starts another worker if more are
-// due. An entry that was claimed in advance could not be cancelled, and would wait behind a task that blocks:
-// see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
+// due. It returns after a panic. An entry that was claimed in advance could not be cancelled, and would wait
+// behind a task that blocks: see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
 		return false
 	}
+	defer guard.Recover(t.panicked)
 	more := true
 	for n := 0; n < runLength && more; n++ {
 		s.mu.Lock()
@@ -58,7 +59,7 @@ func (t *store) runDue() (ran bool) {
 		if t.anyReady() { // before the task, because it may block
 			t.clock.need(0)
 		}
-		guard.Call(func() { run(e) }, t.panicked)
+		run(e)
 	}
 	return ran
 }

@@ -88,7 +88,7 @@ func TestAnExtendedEntryIsNotDue(t *testing.T) {
 	for _, e := range entries {
 		addIn(t, m, e, 0)
 	}
-	m.mu.now = time.Second
+	m.now.Store(int64(time.Second))
 	n, oldest := Due(m)
 	assert.Equal(t, 3, n)
 	assert.Equal(t, time.Second-1, oldest)

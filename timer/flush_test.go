@@ -45,7 +45,7 @@ func TestRussellLuo31CancelTakesEffectDuringAFlush(t *testing.T) {
 		addIn(t, m, tasks[i], time.Minute)
 	}
 	m.AdvanceClock(youngFor) // places the young entries
-	m.mu.now, m.mu.target = time.Minute, time.Minute
+	m.setClock(time.Minute)
 	s.mu.Lock()
 	require.True(t, s.flushLocked(int64(time.Minute)))
 	left := halfWay(t, s)
@@ -78,7 +78,7 @@ func TestAddingDoesNotSkipDueBuckets(t *testing.T) {
 		m := newManual(t)
 		first := newTask(nil)
 		addIn(t, m, first, 10*ms)
-		m.mu.now, m.mu.target = 20*ms, 20*ms
+		m.setClock(20 * ms)
 		tt := newTask(nil)
 		addIn(t, m, tt, second)
 		checkInvariants(t, &m.store, nil)

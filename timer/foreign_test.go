@@ -16,34 +16,11 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// A timer refuses an entry that another timer has scheduled, and neither timer changes.
-func TestAnEntryOfARunningTimerIsRefused(t *testing.T) {
+// A timer refuses an entry that belongs to another timer, scheduled or not, and neither timer changes.
+func TestAnEntryOfAnotherTimerIsRefused(t *testing.T) {
 	for name, state := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"scheduled": func(*ManualTimer, *TaskEntry) {},
 		"due":       func(m *ManualTimer, e *TaskEntry) { m.Extend(e, 0) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, other := newManual(t, WithMaxPending(9)), newManual(t, WithShards(8), WithMaxPending(9))
-			tt, neighbour := newTask(nil), newTask(nil)
-			addIn(t, first, tt, time.Minute)
-			addIn(t, other, neighbour, time.Minute)
-			state(first, &tt.TaskEntry)
-			deadline := first.DeadlineOf(&tt.TaskEntry)
-
-			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
-			require.ErrorIs(t, err, ErrScheduled)
-			require.ErrorContains(t, err, "another timer")
-			untouched(t, other, tt, neighbour)
-			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
-			assert.Equal(t, 1, first.Pending())
-			checkInvariants(t, &first.store, func(*entry.Entry) bool { return false })
-		})
-	}
-}
-
-// An idle entry goes to the timer to which it is added, and the timer that had it changes it no more.
-func TestAnIdleEntryMayGoToAnotherTimer(t *testing.T) {
-	for name, idle := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"expired":   func(m *ManualTimer, e *TaskEntry) { m.AdvanceClock(time.Hour) },
 		"cancelled": func(m *ManualTimer, e *TaskEntry) { m.Cancel(e) },
 		"unfired":   func(m *ManualTimer, e *TaskEntry) { m.Stop() },
@@ -53,27 +30,23 @@ func TestAnIdleEntryMayGoToAnotherTimer(t *testing.T) {
 			tt, neighbour := newTask(nil), newTask(nil)
 			addIn(t, first, tt, time.Minute)
 			addIn(t, other, neighbour, time.Minute)
-			idle(first, &tt.TaskEntry)
-			ran := tt.runs.Load()
-			untouched(t, other, tt, neighbour)
+			state(first, &tt.TaskEntry)
+			deadline, pending, ran := first.DeadlineOf(&tt.TaskEntry), first.Pending(), tt.runs.Load()
 
-			addIn(t, other, tt, 2*time.Minute)
-			assert.Equal(t, 2*time.Minute, other.DeadlineOf(&tt.TaskEntry))
-			first.AdvanceClock(0)
-			assert.Zero(t, first.Pending())
-			assert.False(t, first.Cancel(&tt.TaskEntry))
-			assert.False(t, first.Extend(&tt.TaskEntry, time.Hour))
-			assert.Zero(t, first.CancelAll([]*TaskEntry{&tt.TaskEntry}))
-			assert.Zero(t, first.DeadlineOf(&tt.TaskEntry))
-			other.AdvanceClock(2 * time.Minute)
-			assert.Equal(t, ran+1, tt.runs.Load())
-			if name != "unfired" {
-				addIn(t, first, tt, time.Minute) // and back
+			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
+			require.ErrorIs(t, err, ErrScheduled)
+			require.ErrorContains(t, err, "another timer")
+			untouched(t, other, tt, neighbour)
+			other.AdvanceClock(time.Hour)
+			assert.Equal(t, ran, tt.runs.Load())
+			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
+			assert.Equal(t, pending, first.Pending())
+			checkInvariants(t, &first.store, func(*entry.Entry) bool { return false })
+			if name == "expired" || name == "cancelled" {
+				addIn(t, first, tt, time.Minute) // its own timer takes it again
 				first.AdvanceClock(time.Minute)
-				assert.Equal(t, ran+2, tt.runs.Load())
+				assert.Equal(t, ran+1, tt.runs.Load())
 			}
-			checkInvariants(t, &first.store, nil)
-			checkInvariants(t, &other.store, nil)
 		})
 	}
 }
@@ -90,24 +63,26 @@ func untouched(t *testing.T, other *ManualTimer, tt, neighbour *testTask) {
 	checkInvariants(t, &other.store, nil)
 }
 
-// An entry that was refused is scheduled nowhere, and Extend does not change that: another timer accepts it.
-func TestARefusedEntryMayGoToAnotherTimer(t *testing.T) {
-	full, stopped, other := newManual(t, WithMaxPending(1)), newManual(t), newManual(t)
+// An entry that was refused is scheduled nowhere, and Extend does not change that.
+func TestARefusedEntryIsScheduledNowhere(t *testing.T) {
+	full, stopped := newManual(t, WithMaxPending(1)), newManual(t)
 	addIn(t, full, newTask(nil), time.Second)
 	stopped.Stop()
 	tt := newTask(nil)
-	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrFull)
-	assert.False(t, full.Extend(&tt.TaskEntry, time.Minute))
 	require.ErrorIs(t, stopped.AddAt(&tt.TaskEntry, 0, time.Second), ErrStopped)
 	assert.False(t, stopped.Extend(&tt.TaskEntry, time.Minute))
+	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrFull, "a timer that is stopped does not keep it")
+	assert.False(t, full.Extend(&tt.TaskEntry, time.Minute))
 	assert.False(t, full.Cancel(&tt.TaskEntry))
-	addIn(t, other, tt, time.Second)
-	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrScheduled)
 	assert.Equal(t, 1, full.Pending())
+	full.AdvanceClock(time.Second)
+	addIn(t, full, tt, time.Second)
+	full.AdvanceClock(time.Second)
+	assert.EqualValues(t, 1, tt.runs.Load())
 }
 
 // Many goroutines call every method of several timers with the same entries. Each accepted
-// entry runs once or is cancelled once, in whichever timer it is.
+// entry runs once or is cancelled once, in the timer that was first.
 func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
 	timers := [3]*SystemTimer{}
 	for i := range timers {
@@ -117,7 +92,7 @@ func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
 	for i := range entries {
 		entries[i] = newTask(nil)
 	}
-	var accepted, cancelled, moved atomic.Int64
+	var accepted, cancelled, refused atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 6 {
 		wg.Go(func() {
@@ -138,12 +113,12 @@ func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
 						cancelled.Add(1)
 					}
 				default:
-					before := tt.owner.Load()
-					if timer.AddAt(&tt.TaskEntry, now, now+time.Duration(r.Int64N(int64(10*time.Millisecond)))) == nil {
+					err := timer.AddAt(&tt.TaskEntry, now, now+time.Duration(r.Int64N(int64(10*time.Millisecond))))
+					if err == nil {
 						accepted.Add(1)
-						if before != nil && before != &timer.store {
-							moved.Add(1)
-						}
+						assert.Same(t, &timer.store, tt.owner.Load())
+					} else if tt.owner.Load() != &timer.store {
+						refused.Add(1)
 					}
 				}
 			}
@@ -161,7 +136,7 @@ func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
 		ran += int(tt.runs.Load())
 	}
 	assert.Equal(t, accepted.Load(), int64(ran+pending)+cancelled.Load())
-	assert.Positive(t, moved.Load(), "no entry has changed timers")
+	assert.Positive(t, refused.Load(), "no entry was given to another timer")
 }
 
 // operation is an operation that counts how often it was ended.
@@ -276,7 +251,7 @@ func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
 			}
 			_, e := untimed(t)
 			end(m, e)
-			assert.Equal(t, used || name != "stop", m.shardOf(&e.entry) != nil, "%s: its lock guards the entry", name)
+			assert.Equal(t, used || name != "stop", m.shards[e.entry.Shard(len(m.shards))].Load() != nil, "%s: its lock guards the entry", name)
 			assert.False(t, m.Extend(e, time.Hour), name)
 			assert.False(t, m.Extend(e, Never), name)
 			assert.Zero(t, m.Pending(), name)

@@ -3,10 +3,12 @@ package timer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
-	"github.com/delayedop/purgatory/internal/identity"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // State is the state of a [Handle].
@@ -25,43 +27,79 @@ func (s State) String() string { return [...]string{"pending", "expired", "cance
 // Handle stands for a scheduled function. It is safe for concurrent use, by the function too. It takes 64
 // bytes.
 type Handle struct {
-	task TaskEntry // bound to a once or a periodic, which is or contains the Handle
-	f    func()
+	task   TaskEntry   // bound to a function
+	period sched.Int64 // in ns; > 0: fixed rate; < 0: fixed delay; 0: it runs once
 }
 
-// once is a Handle whose function runs once. The type hides the method of a [Task] from the user.
-type once Handle
+// halted is the period of a periodic handle that was stopped, or whose timer was.
+const halted = math.MinInt64
+
+var _ [-unsafe.Offsetof(Handle{}.task)]struct{} // fails to compile unless task is the first field
+
+// function is the task of a Handle.
+type function func()
+
+// handleOf returns the Handle whose entry is e, bound to a function. The conversion is safe: task is its first
+// field.
+func handleOf(e *TaskEntry) *Handle { return (*Handle)(unsafe.Pointer(e)) }
 
 // RunTask implements [Task].
-func (o *once) RunTask(*TaskEntry) { o.f() }
-
-// periodic is a Handle whose function runs repeatedly.
-type periodic struct {
-	Handle
-	period time.Duration // > 0: fixed rate; < 0: fixed delay of -period
-	atZero bool          // the next run is due at time 0, although AddAt takes 0 for 1 ns
+func (f function) RunTask(e *TaskEntry) {
+	h := handleOf(e)
+	if h.periodic() {
+		// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
+		defer h.again(e.entry.Deadline())
+		if h.halted() {
+			return
+		}
+	}
+	f()
 }
 
-// haltedBit is set in the entry's word after a periodic handle was stopped, or its timer.
-const haltedBit = identity.Half + 1
+func (h *Handle) timer() *store  { return h.task.owner.Load() }
+func (h *Handle) periodic() bool { return h.period.Load() != 0 }
+func (h *Handle) halted() bool   { return h.period.Load() == halted }
 
-func (h *Handle) halted() bool { return h.task.entry.Word.Load()&haltedBit != 0 }
+// halt halts a periodic handle, and reports whether it was not halted before.
+func (h *Handle) halt() bool { return h.period.Swap(halted) != halted }
 
-func (h *Handle) timer() *store { return h.task.owner.Load() }
+// AfterFunc runs f when d has passed: a [SystemTimer] on one of its workers, a [ManualTimer] inside the
+// AdvanceClock that lets d pass. It does not block.
+//
+// Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
+func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, f) }
 
-// halt sets the bit and reports whether it was not set before.
-func (h *Handle) halt() bool { return h.task.entry.Word.Or(haltedBit)&haltedBit == 0 }
-
-func (h *Handle) periodic() *periodic {
-	p, _ := h.task.bound.(*periodic)
-	return p
+// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period after the previous
+// one was due. Runs never overlap; those that are late follow one after the other.
+//
+// Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
+func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
+	if period <= 0 {
+		return nil, notPositive(period)
+	}
+	return t.start(first, period, f)
 }
 
-func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error) {
-	if h.f == nil {
+// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. Errors: as
+// ScheduleAtFixedRate.
+func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
+	if delay <= 0 {
+		return nil, notPositive(delay)
+	}
+	return t.start(first, -delay, f)
+}
+
+func notPositive(period time.Duration) error {
+	return fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
+}
+
+func (t *store) start(first, period time.Duration, f func()) (*Handle, error) {
+	if f == nil {
 		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
 	}
-	h.task.Bind(task)
+	h := &Handle{} // see docs/internals/decisions.md#a-handle-is-an-allocation
+	h.period.Store(int64(period))
+	h.task.Bind(function(f))
 	h.task.owner.Store(t)
 	now := t.Here()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
@@ -70,72 +108,35 @@ func (t *store) start(h *Handle, task Task, first time.Duration) (*Handle, error
 	return h, nil
 }
 
-func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
-	if period <= 0 {
-		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
-	}
-	p := &periodic{Handle: Handle{f: f}, period: sign * period, atZero: first <= 0 && t.clock.Now() == 0}
-	return t.start(&p.Handle, p, first)
-}
-
-// AfterFunc runs f when d has passed: a [SystemTimer] on one of its workers, a [ManualTimer] inside the
-// AdvanceClock that lets d pass. It does not block.
-//
-// Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
-func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) {
-	h := &Handle{f: f} // see docs/internals/decisions.md#a-handle-is-an-allocation
-	return t.start(h, (*once)(h), d)
-}
-
-// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period after the previous
-// one was due. Runs never overlap; those that are late follow one after the other.
-//
-// Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
-func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
-	return t.startPeriodic(first, period, 1, f)
-}
-
-// ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. Errors: as
-// ScheduleAtFixedRate.
-func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
-	return t.startPeriodic(first, delay, -1, f)
-}
-
-// RunTask runs the function, and schedules the next run.
-func (p *periodic) RunTask(*TaskEntry) {
-	// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
-	defer p.again(p.task.entry.Deadline())
-	if !p.halted() {
-		p.f()
-	}
-}
-
-func (p *periodic) again(due time.Duration) {
-	if p.halted() {
+// again schedules the run after the one that was due then. The first one may have been due at time 0, for which
+// an entry has 1 ns.
+func (h *Handle) again(due time.Duration) {
+	period := time.Duration(h.period.Load())
+	if period == halted {
 		return
 	}
-	now := p.timer().clock.Now()
-	if p.atZero && due == 1 {
+	t := h.timer()
+	now := t.clock.Now()
+	if due == 1 && period > 1 {
 		due = 0
 	}
-	p.atZero = false
-	next := Deadline(due, p.period)
-	if p.period < 0 {
-		next = Deadline(now, -p.period)
+	next := Deadline(due, period)
+	if period < 0 {
+		next = Deadline(now, -period)
 	}
-	if p.timer().AddAt(&p.task, now, next) != nil {
-		p.halt() // the timer has been stopped
+	if t.add(&h.task, now, next, math.MaxInt64) != nil {
+		h.halt() // the timer has been stopped
 	}
 	// A Stop that was called meanwhile may have come before the entry was added.
-	if p.halted() {
-		p.timer().Cancel(&p.task)
+	if h.halted() {
+		t.Cancel(&h.task)
 	}
 }
 
 // Stop prevents further runs of the function and reports whether it prevented one: not if a function that runs
 // once has run or is about to, or the handle was stopped before. It does not wait for a run in progress.
 func (h *Handle) Stop() bool {
-	if h.periodic() == nil {
+	if !h.periodic() {
 		return h.timer().Cancel(&h.task)
 	}
 	if !h.halt() {
@@ -167,7 +168,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 		if h.extend(deadline) {
 			return true, nil
 		}
-		if h.periodic() != nil {
+		if h.periodic() {
 			return false, nil
 		}
 		err := h.timer().AddAt(&h.task, now, deadline)
@@ -186,7 +187,7 @@ func (h *Handle) State() State {
 	switch {
 	case d == entry.Cancelled, h.halted():
 		return Cancelled
-	case d > 0, h.periodic() != nil:
+	case d > 0, h.periodic():
 		return Pending
 	default:
 		return Expired

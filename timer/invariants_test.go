@@ -3,6 +3,7 @@ package timer
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,20 @@ func (t *store) shard(i int) *shard {
 	var e entry.Entry
 	e.Word.Store(uint64(i))
 	return t.makeShard(&e)
+}
+
+// setClock moves the clock, and flushes nothing.
+func (t *ManualTimer) setClock(now time.Duration) {
+	t.now.Store(int64(now))
+	t.mu.target = now
+}
+
+// taskOf returns the task of e; nil if it is an operation's.
+func taskOf(e *entry.Entry) Task {
+	if e.OfOperation() {
+		return nil
+	}
+	return taskEntry(e).bound
 }
 
 func checkLocked(t testing.TB, s *store, sh *shard, i int, exact func(e *entry.Entry) bool) (entries int) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -13,15 +12,14 @@ import (
 //
 // Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns: those of
 // entries that were due when they were added, too. A task that blocks holds up the clock only. If one calls
-// runtime.Goexit, another goroutine goes on with the rest, and nobody waits for it.
+// runtime.Goexit, the clock moves on before the goroutine ends.
 //
 // A move at which nothing expires takes some 50 ns for each shard: one, but for [WithShards].
 type ManualTimer struct {
 	store
-	// Level 7 of the lock order, see docs/internals/design.md: Now is called with a shard's lock held.
-	mu struct {
+	now sched.Int64 // in ns; only the goroutine that moves the clock writes it
+	mu  struct {    // lock level 8, see docs/internals/design.md
 		sched.Mutex
-		now    time.Duration
 		target time.Duration
 		moving bool // a goroutine is inside AdvanceClock
 	}
@@ -44,11 +42,7 @@ func (t *ManualTimer) check() {}
 
 // Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or the
 // time of a later addition.
-func (t *ManualTimer) Now() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.mu.now
-}
+func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
 
 // AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an entry
 // expires, and runs the task there; AdvanceClock(0) runs what is due already. A negative d panics. While
@@ -72,7 +66,7 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 	moving := t.mu.moving
 	t.mu.moving = true
 	t.mu.Unlock()
-	return !moving && guard.Finish((*ManualTimer).move, t)
+	return !moving && t.move()
 }
 
 // lastTime is where the clock stops.
@@ -81,22 +75,34 @@ const lastTime = Never - 1
 // move moves the clock to the target, from one time to the next at which a shard has to be flushed, but not
 // while entries are due.
 func (t *ManualTimer) move() (ran bool) {
+	arrived := false
+	defer func() {
+		if !arrived { // a task has called runtime.Goexit
+			t.move()
+		}
+	}()
 	for {
-		t.mu.Lock()
 		if !t.anyReady() { // otherwise entries were due when they were added
-			at := time.Duration(t.next())
-			if at > t.mu.target {
-				t.mu.now, t.mu.moving = t.mu.target, false
-				t.mu.Unlock()
+			if arrived = t.step(); arrived {
 				return ran
 			}
-			t.mu.now = max(t.mu.now, at)
 		}
-		now := t.mu.now
-		t.mu.Unlock()
-		t.flush(now)
+		t.flush(t.Now())
 		for t.anyReady() {
 			ran = t.runDue() || ran
 		}
 	}
+}
+
+// step moves the clock to the next time at which a shard has to be flushed, or else to the target, where the
+// move ends.
+func (t *ManualTimer) step() (arrived bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.next()
+	if arrived = at > int64(t.mu.target); arrived {
+		at, t.mu.moving = int64(t.mu.target), false
+	}
+	t.now.Store(max(t.now.Load(), at))
+	return arrived
 }

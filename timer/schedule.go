@@ -2,7 +2,6 @@ package timer
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/bounded"
@@ -13,9 +12,13 @@ import (
 // reading of this timer's Now, never a later time. If deadline is not after now, the entry is due at once.
 // AddAt does not block and runs no task.
 //
-// Errors, after which nothing has changed: [ErrNoTask] (it is not bound), [ErrScheduled] (in this timer or
-// another one), [ErrFull], [ErrStopped].
+// Errors, after which nothing is scheduled: [ErrNoTask] (it is not bound), [ErrScheduled] (it is scheduled
+// already, or belongs to another timer), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
+	return t.add(task, now, deadline, t.maxPending)
+}
+
+func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) error {
 	if uint64(now) > uint64(decade) {
 		t.clock.check()
 	}
@@ -26,7 +29,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	}
 	s.mu.Lock()
 	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
-		if err := t.admitLocked(s, e); err != nil {
+		if err := t.admitLocked(e, limit); err != nil {
 			s.mu.Unlock()
 			return err
 		}
@@ -68,82 +71,39 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another entry could
-// be refused although there is room.
-func (t *store) admitLocked(s *shard, e *entry.Entry) error {
-	limit, task := t.maxPending, taskOf(e)
-	if task == nil && !e.OfOperation() {
+// admitLocked accepts e, or returns the error of AddAt. It counts e last: otherwise another entry could be
+// refused although there is room.
+func (t *store) admitLocked(e *entry.Entry, limit int64) error {
+	switch task := taskEntry(e); {
+	case !e.OfOperation() && task.bound == nil:
 		return ErrNoTask
-	}
-	for !t.owns(e) {
-		s.mu.Unlock()
-		err := t.adopt(taskEntry(e))
-		s.mu.Lock()
-		if err != nil {
-			return err
-		}
-	}
-	if t.stopped.Load() {
+	case t.stopped.Load():
 		return ErrStopped
-	}
-	if e.Linked() {
+	case !t.owns(e) && !task.owner.CompareAndSwap(nil, t):
+		return fmt.Errorf("%w: it belongs to another timer", ErrScheduled)
+	case e.Linked():
 		return ErrScheduled
-	}
-	if _, ok := task.(*periodic); ok && e.At != 0 {
-		limit = math.MaxInt64
-	}
-	if t.maxPending > 0 && !bounded.Increment(&t.pending, limit) {
+	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit):
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
 	return nil
 }
 
+// owns reports whether the lock of e's shard in t guards e. A purgatory adds its operations to one timer only.
 func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// adopt makes t the owner of e, unless another timer has e scheduled. It holds the lock of another timer, and
-// none of t. An entry is never in two timers:
-//
-//  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard of e looks again
-//     whether it is the owner.
-//  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
-//     compare-and-swap.
-func (t *store) adopt(e *TaskEntry) error {
-	owner := e.owner.Load()
-	if owner == nil {
-		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
-		return nil
-	}
-	if owner == t { // another goroutine has just made it so
-		return nil
-	}
-	s := owner.lock(&e.entry)
-	if s == nil { // a third timer has adopted it
-		return nil
-	}
-	defer s.mu.Unlock()
-	if e.entry.Linked() {
-		return fmt.Errorf("%w, in another timer", ErrScheduled)
-	}
-	e.owner.Store(t)
-	return nil
-}
-
 // lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
+	if !t.owns(e) {
+		return nil
+	}
 	s := t.shardOf(e)
 	if s == nil {
-		if !e.OfOperation() { // t owns no task of a shard that is not made
-			return nil
-		}
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if !t.owns(e) {
-		s.mu.Unlock()
-		return nil
-	}
 	return s
 }
 
@@ -181,18 +141,19 @@ func (t *store) Cancel(task *TaskEntry) bool {
 	return ok
 }
 
-// CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil entries.
+// CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil entries. It takes a
+// shard's lock once for neighbours.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
-	for i, task := range tasks {
+	for _, task := range tasks {
 		if task == nil {
 			continue
 		}
-		if e := &task.entry; s == nil || s != t.shardOf(e) || i%chunk == 0 {
+		if s == nil || s != t.shardOf(&task.entry) {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = t.lock(e)
+			s = t.lock(&task.entry)
 		}
 		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++

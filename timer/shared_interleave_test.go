@@ -12,10 +12,10 @@ import (
 	"github.com/delayedop/purgatory/proof/explore"
 )
 
-// Goroutines add entries while the alarm goes off, or while another one drives the timer for a while. Each entry expires when
-// its time has come.
+// Goroutines add entries while the alarm goes off, two at once or one beside somebody who would drive the timer. Each entry
+// expires when its time has come.
 func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
-	for _, drives := range []bool{false, true} {
+	for _, waits := range []bool{false, true} {
 		setup := func(spawn func(string, func())) func() error {
 			timer := newSelfDriven()
 			stop := make(chan struct{})
@@ -36,9 +36,9 @@ func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
 				sched.Advance(time.Millisecond)
 				close(stop)
 			})
-			if drives {
+			if waits {
 				add(2 * time.Millisecond)
-				spawn("another driver", func() { timer.AdvanceClockUntil(stop, time.Hour) })
+				spawn("one who waits", func() { timer.AdvanceClockUntil(stop, time.Hour) })
 			} else {
 				spawn("adder of an earlier one", func() { add(time.Millisecond) })
 			}
@@ -54,6 +54,6 @@ func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
 		if r.Failure != nil {
 			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 		}
-		t.Logf("another drives: %v: %d schedules", drives, r.Schedules)
+		t.Logf("one waits: %v: %d schedules", waits, r.Schedules)
 	}
 }

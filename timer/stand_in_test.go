@@ -192,7 +192,7 @@ func TestTwoFlushesAtOnce(t *testing.T) {
 		addIn(t, m, cancelled, 50*ms)
 		m.Cancel(&cancelled.TaskEntry)
 		require.True(t, m.shard(0).flushLocked(int64(70*ms)), "it stops half-way down")
-		m.mu.now, m.mu.target = max(other, 70*ms), max(other, 70*ms)
+		m.setClock(max(other, 70*ms))
 		m.flush(other)
 		m.flush(70 * ms)
 		assert.Zero(t, dueOf(t, &m.store), "handed over too early")

@@ -82,6 +82,7 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
+// shardOf returns the shard of e, nil before the first entry has come there.
 func (t *store) shardOf(e *entry.Entry) *shard {
 	return t.shards[e.Shard(len(t.shards))].Load()
 }
@@ -124,16 +125,14 @@ func (t *store) Stop() (unfired []any) {
 			for !l.Empty() {
 				e := l.First()
 				t.cancelLocked(s, e)
-				switch task := taskOf(e).(type) {
-				case nil: // an operation's
-				case *once:
-					unfired = append(unfired, (*Handle)(task))
-				case *periodic:
-					if task.halt() { // otherwise Stop has prevented it
-						unfired = append(unfired, &task.Handle) // the *Handle that the caller got
-					}
-				default:
-					unfired = append(unfired, task)
+				if e.OfOperation() {
+					continue
+				}
+				task := taskEntry(e)
+				if _, ok := task.bound.(function); !ok {
+					unfired = append(unfired, task.bound)
+				} else if h := handleOf(task); !h.periodic() || h.halt() { // otherwise Stop has prevented it
+					unfired = append(unfired, h)
 				}
 			}
 		}

@@ -24,14 +24,12 @@ type SystemTimer struct {
 	pool workers.Pool
 
 	started atomic.Bool // Start was called; not explored: one swap
+	counted atomic.Bool // it counts in live, or has been stopped; not explored: one swap
 
-	// What drivers wait for, made when the first of them comes: docs/internals/decisions.md#an-unused-purgatory.
-	making  sched.Mutex   // lock level 8, see docs/internals/design.md
 	ended   chan struct{} // closed by Stop, at its end
-	driver  sched.Token   // who has taken it is the driver; lock level 1
+	driver  sched.Token   // who has taken it is the driver; lock level 1, see docs/internals/design.md
 	wakeup  sched.Token   // ends the driver's sleep
 	sleeper sched.Sleeper // only the driver uses it
-	counted int64         // 1 if it counts in live
 }
 
 var (
@@ -51,21 +49,17 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 		return nil, err
 	}
 	t.pool.Init(t.workers, (*expiries)(t))
+	t.ended, t.driver, t.wakeup = make(chan struct{}), sched.NewToken(), sched.NewToken()
+	t.driver.Put()
 	return t, nil
 }
 
-// prepare makes what drivers wait for, unless Stop has come before, and adds count to live. The logger is user
-// code, so another goroutine calls it.
-func (t *SystemTimer) prepare(count int64) {
-	t.making.Lock()
-	defer t.making.Unlock()
-	if t.ended != nil || t.stopped.Load() {
+// count counts t in live. The logger is user code, so another goroutine calls it.
+func (t *SystemTimer) count() {
+	if t.counted.Swap(true) {
 		return
 	}
-	t.ended, t.driver, t.wakeup = make(chan struct{}), sched.NewToken(), sched.NewToken()
-	t.driver.Put()
-	t.counted = count
-	n := live.Add(count)
+	n := live.Add(1)
 	if n <= tooManyTimers || warnedMany.Load() {
 		return
 	}
@@ -121,12 +115,10 @@ func (t *SystemTimer) Stop() (unfired []any) {
 		return nil
 	}
 	unfired = t.store.Stop()
-	t.making.Lock()
-	defer t.making.Unlock()
-	if t.ended != nil {
-		live.Add(-t.counted)
-		close(t.ended)
+	if t.counted.Swap(true) {
+		live.Add(-1)
 	}
+	close(t.ended)
 	return unfired
 }
 

@@ -15,24 +15,17 @@ type Task interface {
 }
 
 // TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once with
-// [TaskEntry.Bind], and may add it again, to any timer, after it has expired or was cancelled. After Bind it is
-// safe for concurrent use. It must not be copied.
+// [TaskEntry.Bind], and may add it again after it has expired or was cancelled. It belongs to the first timer
+// that it is added to. After Bind it is safe for concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
 	bound Task                 // nil until it is bound, constant afterwards
-	owner sched.Pointer[store] // the timer to which it was added last; see adopt
+	owner sched.Pointer[store] // nil until a timer is asked to add it, constant afterwards
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is the first field of one, or
 // that of an operation, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
-
-func taskOf(e *entry.Entry) Task {
-	if e.OfOperation() {
-		return nil
-	}
-	return taskEntry(e).bound
-}
 
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
 
@@ -43,9 +36,10 @@ func (e *TaskEntry) Bind(task Task) {
 }
 
 func run(e *entry.Entry) {
-	if task := taskOf(e); task != nil {
-		task.RunTask(taskEntry(e))
-	} else {
+	if e.OfOperation() {
 		entry.Expire(e)
+	} else {
+		task := taskEntry(e)
+		task.bound.RunTask(task)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A timer makes its shards when entries come: one that is not used takes a kilobyte, half of it
-// pointers if there may be 64.
+// A timer makes its shards when entries come: one that is not used takes 1.3 kilobytes, with
+// the pointers of 64.
 func TestATimerWithoutEntriesIsSmall(t *testing.T) {
 	const timers = 50
 	var before, after runtime.MemStats
@@ -23,8 +23,8 @@ func TestATimerWithoutEntriesIsSmall(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
-	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(1200), "with some for the options")
-	assert.LessOrEqual(t, (after.Mallocs-before.Mallocs)/timers, uint64(9), "with some for the options")
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(1500), "with some for the options")
+	assert.LessOrEqual(t, (after.Mallocs-before.Mallocs)/timers, uint64(11), "with some for the options")
 }
 
 // Every method works on a timer that has no shard yet, and makes none unless it schedules an entry.

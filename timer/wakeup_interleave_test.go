@@ -25,7 +25,6 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				now := 5 * time.Millisecond
 				timer.clock = spied{timer, func() time.Duration { return now }, timer.need}
 				timer.wake.Store(int64(5 * time.Millisecond))
-				timer.prepare(1)
 				slept := int64(never)
 				spawn("driver", func() { slept = timer.nextWake() })
 				for i, tick := range ticks {

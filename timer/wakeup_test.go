@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // countingClock counts the readings of timer's clock by its driver and workers. A driver reads
@@ -240,32 +237,5 @@ func TestTheDriverWakesForTwoExtendedEntries(t *testing.T) {
 			got := [2]time.Duration{ran[0].Truncate(time.Millisecond), ran[1].Truncate(time.Millisecond)}
 			assert.Equal(t, later, got)
 		})
-	}
-}
-
-// Goroutines that are the first to drive a timer, at the same moment, wait for the same things: so one of them is the
-// driver, and Stop ends the wait of all.
-func TestTheFirstDriversOfATimerShareWhatTheyWaitFor(t *testing.T) {
-	for range 1000 {
-		timer, err := NewSystemTimer()
-		require.NoError(t, err)
-		var ready atomic.Int32
-		var got [2]chan struct{}
-		var group sync.WaitGroup
-		for i := range got {
-			group.Go(func() {
-				for ready.Add(1); ready.Load() < int32(len(got)); {
-					runtime.Gosched()
-				}
-				timer.prepare(1)
-				got[i] = timer.ended
-			})
-		}
-		group.Wait()
-		require.Equal(t, got[0], got[1])
-		require.Len(t, timer.driver, 1)
-		timer.Stop()
-		timer.prepare(1)
-		require.True(t, sched.Closed(timer.ended))
 	}
 }

@@ -77,7 +77,7 @@ func TestAfterAStallYoungEntriesAreDueOrPlaced(t *testing.T) {
 	due, left := newTask(nil), newTask(nil)
 	addIn(t, m, due, 10*time.Second)
 	addIn(t, m, left, 2*time.Hour)
-	m.mu.now, m.mu.target = time.Hour, time.Hour
+	m.setClock(time.Hour)
 	assert.True(t, m.AdvanceClock(0))
 	assert.EqualValues(t, 1, due.runs.Load())
 	assert.Zero(t, left.runs.Load())

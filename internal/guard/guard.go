@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime/debug"
-
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Handler gets the recovered value of a panic and the stack on which the panic arose.
@@ -18,40 +16,29 @@ func Log(recovered any, stack []byte) {
 	slog.Error("purgatory: panic", "panic", Text(recovered), "stack", string(stack))
 }
 
-// Call calls f. If f panics, Call recovers and hands the panic to h, or to [Log] if h is nil. If h panics, Call logs both panics. If f or h calls
-// runtime.Goexit, the goroutine ends.
+// Call calls f, and recovers a panic of f as [Recover] does. If f calls runtime.Goexit, the goroutine ends.
 func Call(f func(), h Handler) {
-	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		stack := debug.Stack()
-		defer func() {
-			if hv := recover(); hv != nil {
-				Log(fmt.Sprintf("%v (and then in the panic handler: %v)", Text(v), Text(hv)), stack)
-			}
-		}()
-		if h == nil {
-			h = Log
-		}
-		h(v, stack)
-	}()
+	defer Recover(h)
 	f()
 }
 
-// Finish returns f(x). If f calls runtime.Goexit, its goroutine ends, and another one calls f
-// again, until it returns; nobody waits for that.
-func Finish[T, R any](f func(T) R, x T) (r R) {
-	returned := false
+// Recover hands a panic to h, or to [Log] if h is nil. If h panics, both panics are logged. It has to be deferred
+// itself.
+func Recover(h Handler) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	stack := debug.Stack()
 	defer func() {
-		if !returned {
-			sched.Go(func() { Finish(f, x) })
+		if hv := recover(); hv != nil {
+			Log(fmt.Sprintf("%v (and then in the panic handler: %v)", Text(v), Text(hv)), stack)
 		}
 	}()
-	r = f(x)
-	returned = true
-	return r
+	if h == nil {
+		h = Log
+	}
+	h(v, stack)
 }
 
 // Text formats a key or the value of a panic. Of one that refers to what another goroutine may be

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
@@ -93,24 +92,6 @@ func TestBrokenHandlerAndNoHandlerAreLogged(t *testing.T) {
 func TestNoAllocationsWithoutAPanic(t *testing.T) {
 	n := 0
 	assert.Zero(t, testing.AllocsPerRun(100, func() { Call(func() { n++ }, Log) }))
-}
-
-// What a Goexit has interrupted goes on elsewhere, as often as necessary.
-func TestFinishGoesOnAfterGoexit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		f := func(enough int) string {
-			if calls++; calls < enough {
-				runtime.Goexit()
-			}
-			return "done"
-		}
-		assert.Equal(t, "done", Finish(f, 1))
-		calls = 0
-		assert.False(t, inGoroutine(func() { Finish(f, 5) }))
-		synctest.Wait()
-		assert.Equal(t, 5, calls)
-	})
 }
 
 // A text that needs no code of the user's needs no goroutine either, and so no channel: ErrFull names a key with it.
