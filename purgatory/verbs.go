@@ -173,7 +173,7 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it has. If it returns true, op
 // will not expire before the new deadline. That may be so for some time after the old deadline, where no clock has
 // come by yet: Extend is no check of a lease. If it returns false, op has ended, is expiring, is still being
-// registered, or belongs to another purgatory. Extend runs no callback and does not block.
+// registered, has no timeout, or belongs to another purgatory. Extend runs no callback and does not block.
 //
 // A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and does not touch the wheel.
 // With a timeout of zero or less op expires at once, on an expiry worker (on a manual clock: in the next
@@ -187,11 +187,7 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 	if m == nil || !m.AcceptedBy(p.id) {
 		return false
 	}
-	deadline := timer.Deadline(p.now(), timeout)
-	if !p.reaping.off.Load() {
-		p.startReaper()
-	}
-	return p.entries.Extend(entryOf(m), deadline)
+	return p.entries.Extend(entryOf(m), timer.Deadline(p.now(), timeout))
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds no lock while the loop's body

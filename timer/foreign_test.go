@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -191,72 +190,21 @@ func untimed(t testing.TB) (*operation, *TaskEntry) {
 	return o, taskEntry(o.submit(t).Entry())
 }
 
-// The first deadline of an operation that was never added schedules it, on any kind of timer.
-func TestTheFirstDeadlineOfAnOperationSchedulesIt(t *testing.T) {
-	m := newManual(t, WithMaxPending(1))
-	addIn(t, m, newTask(nil), time.Hour)
-	m.AdvanceClock(time.Second)
-	o, e := untimed(t)
-	assert.Zero(t, m.DeadlineOf(e), "it has no timeout")
-	assert.True(t, m.Extend(e, 3*time.Second))
-	assert.Equal(t, 2, m.Pending())
-	checkInvariants(t, &m.store, func(*entry.Entry) bool { return true })
-	assert.Equal(t, 3*time.Second, m.DeadlineOf(e))
-	assert.True(t, m.Extend(e, 5*time.Second))
-	m.AdvanceClock(3*time.Second + 999*ms)
-	assert.Empty(t, o.ended, "early")
-	m.AdvanceClock(ms)
-	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
-	assert.False(t, m.Extend(e, time.Hour), "it has expired")
-	checkInvariants(t, &m.store, nil)
-
-	o, e = untimed(t)
-	assert.True(t, m.Extend(e, 0), "it is due at once")
-	m.AdvanceClock(0)
-	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
-
-	_, e = untimed(t)
-	assert.True(t, m.Extend(e, time.Hour))
-	assert.True(t, m.Cancel(e))
-	checkInvariants(t, &m.store, nil)
-	assert.False(t, m.Extend(new(TaskEntry), time.Hour), "a task has to be added")
-}
-
-// The driver sleeps, and the first deadline of an operation wakes it.
-func TestTheFirstDeadlineOfAnOperationWakesTheDriver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer := newSystem(t)
-		settle(time.Second)
-		o, e := untimed(t)
-		assert.True(t, timer.Extend(e, timer.Now()+time.Second))
-		settle(time.Second + ms)
-		assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
-	})
-}
-
-// An operation that has ended, or whose timer has stopped, gets no deadline any more: it would stay in
-// the timer until then.
-func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
-	for name, end := range map[string]func(m *ManualTimer, e *TaskEntry){
-		"cancel":            func(m *ManualTimer, e *TaskEntry) { assert.False(t, m.Cancel(e)) },
-		"cancel all":        func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e})) },
-		"cancel one of all": func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{e})) },
-		"stop":              func(m *ManualTimer, e *TaskEntry) { assert.Empty(t, m.Stop()) },
-	} {
-		for _, used := range []bool{false, true} {
-			m := newManual(t)
-			if used {
-				addIn(t, m, newTask(nil), ms)
-				m.AdvanceClock(time.Second)
-			}
-			_, e := untimed(t)
-			end(m, e)
-			assert.Equal(t, used || name != "stop", m.shards[e.entry.Shard(len(m.shards))].Load() != nil, "%s: its lock guards the entry", name)
-			assert.False(t, m.Extend(e, time.Hour), name)
-			assert.False(t, m.Extend(e, Never), name)
-			assert.Zero(t, m.Pending(), name)
-			checkInvariants(t, &m.store, nil)
+// No timer knows an operation that was never added.
+func TestAnOperationThatWasNeverAddedIsNotScheduled(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		m := newManual(t)
+		if used {
+			addIn(t, m, newTask(nil), ms)
+			m.AdvanceClock(time.Second)
 		}
+		_, e := untimed(t)
+		assert.False(t, m.Extend(e, time.Hour))
+		assert.False(t, m.Cancel(e))
+		assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e}))
+		assert.Zero(t, m.DeadlineOf(e))
+		assert.Zero(t, m.Pending())
+		checkInvariants(t, &m.store, nil)
 	}
 }
 

@@ -94,14 +94,11 @@ func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// lock returns e's shard, locked; nil if t does not own e.
+// lock returns e's shard, locked; nil if t does not own e, or has no such shard.
 func (t *store) lock(e *entry.Entry) *shard {
-	if !t.owns(e) {
-		return nil
-	}
 	s := t.shardOf(e)
-	if s == nil {
-		s = t.makeShard(e)
+	if s == nil || !t.owns(e) {
+		return nil
 	}
 	s.mu.Lock()
 	return s
@@ -168,8 +165,6 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
 		t.removeLocked(s, e, entry.Cancelled)
-	} else if e.At == 0 { // an operation's that was never added: Extend is not to schedule it
-		e.At = entry.Cancelled
 	}
 	return ok
 }
@@ -188,29 +183,22 @@ func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
 // until a worker has claimed the entry it returns true, after the old deadline, too.
 //
 // A deadline that is later by a tick or more is written to the entry only, which goes back into the wheel when
-// the old one passes. An operation that has no timeout is scheduled, unless Cancel was called, or Stop.
+// the old one passes: see docs/internals/decisions.md#a-shards-lock-guards-a-deadline.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
 	if s == nil {
 		return false
 	}
-	switch to := within(deadline); { // see docs/internals/decisions.md#a-shards-lock-guards-a-deadline
-	case e.Linked() && to-e.At >= s.tick:
-		e.At = to
-		s.mu.Unlock()
-		return true
-	case e.Linked(): // the new deadline, too, may have passed
-		e.Unlink()
-	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
-		s.mu.Unlock()
-		return false
-	default: // an operation's that was never added
-		s.mu.pending++
-		if t.maxPending > 0 {
-			t.pending.Add(1)
+	to, scheduled := within(deadline), e.Linked()
+	if !scheduled || to-e.At >= s.tick {
+		if scheduled {
+			e.At = to
 		}
+		s.mu.Unlock()
+		return scheduled
 	}
+	e.Unlink() // the new deadline, too, may have passed
 	t.insert(s, e, t.clock.Now(), deadline)
 	return true
 }

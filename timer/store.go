@@ -121,27 +121,17 @@ func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {
 		s.mu.Lock()
-		take := func(l *entry.List) {
-			for !l.Empty() {
-				e := l.First()
-				t.cancelLocked(s, e)
-				if e.OfOperation() {
-					continue
-				}
-				task := taskEntry(e)
-				if _, ok := task.bound.(function); !ok {
-					unfired = append(unfired, task.bound)
-				} else if h := handleOf(task); !h.periodic() || h.halt() { // otherwise Stop has prevented it
-					unfired = append(unfired, h)
-				}
+		for e := s.anyLocked(); e != nil; e = s.anyLocked() {
+			t.cancelLocked(s, e)
+			if e.OfOperation() {
+				continue
 			}
-		}
-		take(&s.mu.due)
-		take(&s.mu.young)
-		take(&s.mu.spill)
-		for bucket, first, _ := s.mu.wheel.next(); bucket != nil; bucket, first, _ = s.mu.wheel.next() {
-			s.mu.wheel.now = first // what is before has been looked at
-			take(bucket)
+			task := taskEntry(e)
+			if _, ok := task.bound.(function); !ok {
+				unfired = append(unfired, task.bound)
+			} else if h := handleOf(task); !h.periodic() || h.halt() { // otherwise Stop has prevented it
+				unfired = append(unfired, h)
+			}
 		}
 		t.release(s, never)
 	}

@@ -1,8 +1,6 @@
 package timer
 
 import (
-	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -56,20 +54,14 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 
 // count counts t in live. The logger is user code, so another goroutine calls it.
 func (t *SystemTimer) count() {
-	if t.counted.Swap(true) {
+	if t.counted.Swap(true) || live.Add(1) <= tooManyTimers || t.logger == discard || warnedMany.Swap(true) {
 		return
 	}
-	n := live.Add(1)
-	if n <= tooManyTimers || warnedMany.Load() {
-		return
-	}
-	warn := func() {
-		if t.logger.Enabled(context.Background(), slog.LevelWarn) && !warnedMany.Swap(true) {
-			t.logger.Warn(EventManyTimers, "timers", n,
-				"hint", "one timer serves a whole program; stop those that are no longer used")
-		}
-	}
-	sched.Go(func() { guard.Call(warn, t.panicked) })
+	sched.Go(func() {
+		defer guard.Recover(t.panicked)
+		t.logger.Warn(EventManyTimers, "timers", live.Load(),
+			"hint", "one timer serves a whole program; stop those that are no longer used")
+	})
 }
 
 // expiries is a SystemTimer as the job of its pool.

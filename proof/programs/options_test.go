@@ -68,7 +68,7 @@ func TestWhatMayBeDrawnIsDrawn(t *testing.T) {
 			for _, s := range steps {
 				note("verb "+verbNames[s.verb], "")
 				if s.verb == vExtend && s.op < len(p.ops) && p.ops[s.op].endless && !p.ops[s.op].waits {
-					note("first deadline", "")
+					note("an Extend without a timeout", "")
 				}
 			}
 		}
@@ -99,8 +99,8 @@ func TestWhatMayBeDrawnIsDrawn(t *testing.T) {
 			}
 		}
 	}
-	if values["first deadline"] == nil {
-		t.Error("no Extend gives an operation its first deadline")
+	if values["an Extend without a timeout"] == nil {
+		t.Error("no Extend meets an operation without a timeout")
 	}
 	for of, all := range values {
 		if !strings.Contains(of, " ") && len(all) < 2 {
