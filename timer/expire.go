@@ -8,7 +8,7 @@ import (
 )
 
 // flush moves all entries that have expired by now to due, starts workers for them, and reports whether any is
-// due. It holds one shard's lock at a time. Of young entries it may leave some to the next flush.
+// due. It holds one shard's lock at a time, for up to chunk steps.
 func (t *store) flush(now time.Duration) (due bool) {
 	for more := true; more; {
 		more = false
@@ -23,6 +23,9 @@ func (t *store) flush(now time.Duration) (due bool) {
 				at, due = 0, true
 			}
 			t.release(s, at)
+		}
+		if more { // it takes long, and others have expired meanwhile
+			now = t.clock.Now()
 		}
 	}
 	return due

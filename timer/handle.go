@@ -74,23 +74,20 @@ func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t
 //
 // Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
-	if period <= 0 {
-		return nil, notPositive(period)
-	}
-	return t.start(first, period, f)
+	return t.startPeriodic(first, period, 1, f)
 }
 
 // ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. Errors: as
 // ScheduleAtFixedRate.
 func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
-	if delay <= 0 {
-		return nil, notPositive(delay)
-	}
-	return t.start(first, -delay, f)
+	return t.startPeriodic(first, delay, -1, f)
 }
 
-func notPositive(period time.Duration) error {
-	return fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
+func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
+	if period <= 0 {
+		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
+	}
+	return t.start(first, sign*period, f)
 }
 
 func (t *store) start(first, period time.Duration, f func()) (*Handle, error) {

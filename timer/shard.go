@@ -8,8 +8,8 @@ import (
 )
 
 // shard is one of the timer's wheels with its lock. It is safe for concurrent use. A scheduled entry is in
-// exactly one list, and can be cancelled from each in O(1): young, a bucket of the wheel, spill (its bucket of
-// a higher level has expired), or due.
+// exactly one list, and can be cancelled from each in O(1): young, a bucket of the wheel, spill (from a bucket
+// of a higher level that has expired, or from young), or due.
 type shard struct {
 	tick  int64 // in ns
 	phase int64 // ticks by which the wheel is ahead of the clock
@@ -22,8 +22,7 @@ type shard struct {
 	//     AddAt's now; later ones, because AddAt compares them. Extend to an earlier deadline takes an entry
 	//     out.
 	//  2. While young is not empty, next is not after youngAt.
-	//  3. A flush after youngAt puts up to chunk young entries into the wheel, and leaves next as it is if
-	//     some remain. From far/2 after youngAt on it goes on until none remains.
+	//  3. A flush after youngAt puts all of them into the wheel.
 	far int64
 
 	// next is a lower bound on the time at which this shard has to be flushed, in ns. It is written with mu
@@ -98,32 +97,27 @@ func (s *shard) lowerLocked(list *entry.List) (at int64) {
 }
 
 // flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the
-// lowest level in one, those of higher levels entry by entry, and young last. more says that this flush has to
-// call it again; if not, and young is not empty, next is still in the past.
+// lowest level in one, and then, entry by entry, those of higher levels and of young. more says that some may
+// be left.
 func (s *shard) flushLocked(now int64) (more bool) {
 	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel
-	for range chunk {
-		if !s.mu.spill.Empty() {
-			s.lowerLocked(&s.mu.spill)
-			continue
-		}
+	for n := 0; n < chunk; n++ {
 		bucket, tick, level := w.next()
 		switch at, young := s.timeOf(tick), s.youngTime(); {
 		case at <= now && level == 0:
 			w.now = tick
 			s.mu.due.Take(bucket)
+		case !s.mu.spill.Empty():
+			for ; n < chunk && !s.mu.spill.Empty(); n++ {
+				s.lowerLocked(&s.mu.spill)
+			}
 		case at <= now:
 			w.now = tick
 			s.mu.spill.Take(bucket)
 		case young <= now:
 			w.now = max(w.now, now/s.tick+s.phase)
-			for n := 0; n < chunk && !s.mu.young.Empty(); n++ {
-				s.lowerLocked(&s.mu.young)
-			}
-			if !s.mu.young.Empty() {
-				return now-young >= s.far/2
-			}
+			s.mu.spill.Take(&s.mu.young)
 		default:
 			s.next.Store(min(at, young))
 			return false

@@ -182,23 +182,33 @@ func TestDueEntriesDoNotWaitForYoungOnes(t *testing.T) {
 	due := newTask(nil)
 	due.inShard(shards - 1)
 	addIn(t, m, due, 3*time.Second)
-	var left []int
-	m.clock = spied{m, m.Now, func(int64) { left = append(left, youngOf(t, &m.store)) }}
+	left := -1
+	m.clock = spied{m, func() time.Duration { return 5 * time.Second }, func(int64) { left = max(left, unplaced(t, &m.store)) }}
 	assert.True(t, m.flush(5*time.Second))
-	assert.GreaterOrEqual(t, left[0], 2*shards*chunk)
+	assert.GreaterOrEqual(t, left, 2*shards*chunk)
+	assert.Zero(t, unplaced(t, &m.store))
 	m.Stop()
 }
 
-// A flush places a share of the young entries of each shard. Then the driver looks again at what
-// is due.
-func TestAFlushPlacesAShareOfTheYoungEntries(t *testing.T) {
-	m := newManual(t, WithShards(2))
-	addYoung(t, m, 4*chunk)
-	m.flush(youngFor)
-	assert.Equal(t, 2*chunk, youngOf(t, &m.store))
-	m.flush(youngFor)
-	assert.Zero(t, youngOf(t, &m.store))
+// What comes due while a flush places young entries does not wait for its end either.
+func TestAFlushLooksAtTheClockAgain(t *testing.T) {
+	m := newManual(t)
+	const n = 10 * chunk
+	addYoung(t, m, n)
+	addIn(t, m, newTask(nil), youngFor+2*ms)
+	left := -1
+	m.clock = spied{m, func() time.Duration { return youngFor + 3*ms }, func(int64) { left = max(left, unplaced(t, &m.store)) }}
+	assert.True(t, m.flush(youngFor))
+	assert.Greater(t, left, n/2)
 	m.Stop()
+}
+
+// unplaced returns the number of entries that a flush has yet to put into the wheels.
+func unplaced(t testing.TB, s *store) (n int) {
+	for shard := range s.made {
+		n += len(listOf(t, &shard.mu.young)) + len(listOf(t, &shard.mu.spill))
+	}
+	return n
 }
 
 // What is due in the last shard does not wait until a large bucket of another shard is placed
@@ -218,18 +228,6 @@ func TestDueEntriesDoNotWaitForTheBucketsOfOtherShards(t *testing.T) {
 	m.clock = spied{m, m.Now, func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.spill))) }}
 	assert.True(t, m.flush(64))
 	assert.Greater(t, left, n/2)
-	m.Stop()
-}
-
-// Half of far after they were to be placed, young entries could soon be due. Then a flush
-// places all of them.
-func TestAFlushPlacesAllYoungEntriesThatCouldSoonBeDue(t *testing.T) {
-	m := newManual(t)
-	addYoung(t, m, 3*chunk)
-	m.flush(youngFor + far/2 - 1)
-	assert.Equal(t, 2*chunk, youngOf(t, &m.store))
-	m.flush(youngFor + far/2)
-	assert.Zero(t, youngOf(t, &m.store))
 	m.Stop()
 }
 
