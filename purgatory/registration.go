@@ -83,9 +83,9 @@ func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeou
 		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
 	}
 	w := &waits[0]
-	if border, is := v.(sched.BorderError); is { // of the timer
+	if v == sched.ErrBorder { // of the timer
 		p.refuse(m)
-		panic(border)
+		panic(v)
 	} else if v != nil {
 		p.records.Panic(v, op, "TryComplete", w.Key)
 	}

@@ -80,7 +80,8 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 			s.mu.reached = max(int64(t.clock.Now()), 1) // the earliest deadline, 1 ns, has passed at 0, too
 		}
 		if e.At <= s.mu.reached {
-			t.removeLocked(s, e, entry.ExpiredBit)
+			t.removeLocked(s, e)
+			e.At |= entry.ExpiredBit
 			return e, at
 		}
 		if put := s.lowerLocked(&s.mu.due); put != 0 {

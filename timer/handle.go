@@ -7,7 +7,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -182,7 +181,7 @@ func (h *Handle) State() State {
 	d := h.task.entry.At
 	s.mu.Unlock()
 	switch {
-	case d == entry.Cancelled, h.halted():
+	case d == 0, h.halted():
 		return Cancelled
 	case d > 0, h.periodic():
 		return Pending

@@ -164,14 +164,14 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
-		t.removeLocked(s, e, entry.Cancelled)
+		t.removeLocked(s, e)
+		e.At = 0
 	}
 	return ok
 }
 
-func (t *store) removeLocked(s *shard, e *entry.Entry, mark int64) {
+func (t *store) removeLocked(s *shard, e *entry.Entry) {
 	e.Unlink()
-	e.At |= mark
 	s.mu.pending--
 	if t.maxPending > 0 {
 		t.pending.Add(-1)

@@ -23,8 +23,8 @@ type Link struct{ Next, Prev *Link }
 type Entry struct {
 	Link // first: a List converts pointers
 
-	// At is the deadline in nanoseconds on the timer's clock; the same lock guards it. 0: never added. > 0:
-	// scheduled. Cancelled: cancelled. Other negative values: expired, with ExpiredBit set in the deadline.
+	// At is the deadline in nanoseconds on the timer's clock; the same lock guards it. 0: never added, or
+	// cancelled. > 0: scheduled. < 0: expired, with ExpiredBit set in the deadline.
 	At int64
 
 	// Word has the entry's binding in its lower half. The upper one is for the object that the entry is part
@@ -32,13 +32,8 @@ type Entry struct {
 	Word sched.Uint64
 }
 
-// Special values of At.
-const (
-	// ExpiredBit is the sign bit, set in the deadline of an expired entry.
-	ExpiredBit = math.MinInt64
-	// Cancelled is the deadline of a cancelled entry, and of no expired one, which would be after timer.Never.
-	Cancelled = -1
-)
+// ExpiredBit is the sign bit, set in the deadline of an expired entry.
+const ExpiredBit = math.MinInt64
 
 // A binding says to which shard of any timer an entry belongs, and whether it is an operation's;
 // then it has the identity of the purgatory in which the operation waits.
@@ -74,12 +69,7 @@ func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }
 
 // Deadline returns when e expires or has expired, on the timer's clock; 0 if it was never added or was
 // cancelled. The lock of e's shard is held, or nobody changes e.
-func (e *Entry) Deadline() time.Duration {
-	if e.At == Cancelled {
-		return 0
-	}
-	return time.Duration(e.At &^ ExpiredBit)
-}
+func (e *Entry) Deadline() time.Duration { return time.Duration(e.At &^ ExpiredBit) }
 
 // Linked reports whether e is in a list. (Chains of ended operations use Next only.)
 func (e *Entry) Linked() bool { return e.Prev != nil }

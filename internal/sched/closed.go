@@ -1,5 +1,7 @@
 package sched
 
+import "errors"
+
 // Closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.
 func Closed(c <-chan struct{}) bool {
 	select {
@@ -10,11 +12,5 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// BorderError is the value of a panic beyond the border of a synctest bubble: it says the rule.
-type BorderError string
-
-// Error returns the rule.
-func (b BorderError) Error() string { return string(b) }
-
-// ErrBorder is that of a timer.
-const ErrBorder BorderError = "a timer.SystemTimer, or a purgatory with one, that was made outside of a bubble of testing/synctest is used inside, or the other way round: make it where it is used"
+// ErrBorder is the value of a panic beyond the border of a synctest bubble: it says the rule.
+var ErrBorder = errors.New("a timer.SystemTimer, or a purgatory with one, that was made outside of a bubble of testing/synctest is used inside, or the other way round: make it where it is used")
