@@ -11,20 +11,18 @@
 //	h.Extend(30 * time.Second) // a heartbeat: 30 seconds from now
 //	h.Stop()                   // an answer: the function does not run
 //
-// AfterFunc allocates a [Handle]. A program that adds many timeouts embeds a [TaskEntry] in its own objects and
+// AfterFunc allocates a [Handle]. A program with many timeouts embeds a [TaskEntry] in its own objects and
 // calls AddAt, Cancel and Extend.
 //
 // # Guarantees
 //
 //   - Never early; late by at most one tick plus scheduling, while a goroutine drives the timer and a worker is
-//     free. After a stall, all that is due is handed over at once.
+//     free. After a stall, all that is due is handed over at once. Clocks are monotonic.
 //   - Adding takes O(levels) and cancelling O(1), without allocating but for the first entry of a shard or a
 //     level. A million entries that expire at once lock nobody out.
-//   - Cancel, Extend and Reset either take effect or report that they came too late.
-//   - Tasks run with no lock of the timer held: those of a [SystemTimer] on a bounded number of workers, those
-//     of a [ManualTimer] on the goroutine that moves its clock. A panic goes to the panic handler, and the next
-//     task runs. Tasks of one tick run in no order.
-//   - The driver of a SystemTimer sleeps until a bucket expires. Clocks are monotonic.
+//   - Cancel, Extend and Reset take effect, or report that they came too late.
+//   - Tasks run with no lock of the timer held, those of one tick in no order: see [Task]. A panic goes to the
+//     panic handler, and the next task runs.
 //
 // # The path of an entry
 //
@@ -33,10 +31,10 @@
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
-// Most entries are cancelled soon. So an entry that is due in more than four seconds is young for up to a
-// second, in a list of its shard and in no wheel.
+// Most entries are cancelled soon. So one that is due in more than four seconds is young for up to a second, in
+// a list and in no wheel.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme
-// 7. A bitmap of non-empty buckets replaces ticking, and the shards' wheels are out of step, so that big
-// buckets expire one after the other. A shard's lock is held for a few hundred entries at most, but for Stop.
+// 7. A bitmap of non-empty buckets replaces ticking. The shards' wheels are out of step, so that big buckets
+// expire one after the other.
 package timer

@@ -8,10 +8,9 @@ import (
 )
 
 // callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
-// shard is to be flushed, a goroutine of its own does so, once, and gets this processor. While the garbage
-// collector marks, nobody may look at the driver's runtime timer for up to 50 ms: beside a million pending
-// operations the p99 lateness is 3.5 ms with stand-ins, and 26 without
-// (docs/internals/decisions.md#a-stand-in-for-the-clock).
+// shard is to be flushed, another goroutine does so, once, and gets this processor. While the garbage collector
+// marks, nobody may look at the driver's runtime timer for up to 50 ms: see
+// docs/internals/decisions.md#a-stand-in-for-the-clock.
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -31,8 +30,7 @@ func (t *store) standIn() {
 	t.standIns.Add(-1)
 }
 
-// late returns from when on stand-ins do the work of a driver that was to wake up then: never if a stall has a
-// grace.
+// late returns when a driver that was to wake up then is late: never if a stall has a grace.
 func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
@@ -60,10 +58,9 @@ func (t *SystemTimer) nextWake() int64 {
 	}
 }
 
-// AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true:
-// also for an entry that was extended. It returns false when d has passed or the timer stops; if d is 0, it
-// does not wait. Of several callers one drives, and the others wait, for up to their d. A task that calls it
-// blocks its worker.
+// AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true, also
+// for an entry that was extended. It returns false when d has passed or the timer stops. Of several callers one
+// drives, and the others wait, for up to their d.
 func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
 
 // AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed. On a stopped timer it

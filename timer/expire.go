@@ -40,9 +40,9 @@ func (t *store) next() (at int64) {
 	return at
 }
 
-// runDue claims the due entries of one shard one by one, running each, and starts another worker if more are
-// due. It returns after a panic. An entry that was claimed in advance could not be cancelled, and would wait
-// behind a task that blocks: see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
+// runDue claims due entries of one shard one by one, running each, and starts another worker if more are due. It
+// returns after a panic. An entry that was claimed in advance could not be cancelled, and would wait behind a
+// task that blocks: see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
@@ -71,13 +71,13 @@ func (t *store) runDue() (ran bool) {
 const runLength = 32
 
 // popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the
-// first of their buckets expires. It reads the clock only if the latest reading that s knows is too early.
+// first of their buckets expires. It reads the clock only if reached is too early.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
 		e := s.mu.due.First()
 		if i == 0 && e.At > s.mu.reached {
-			s.mu.reached = max(int64(t.clock.Now()), 1) // the earliest deadline, 1 ns, has passed at 0, too
+			s.mu.reached = max(int64(t.clock.Now()), 1) // 1 ns is the deadline of what is due at 0
 		}
 		if e.At <= s.mu.reached {
 			t.removeLocked(s, e)
@@ -111,7 +111,7 @@ func (t *store) readyShard() *shard {
 // bounds, from up to 128 entries of each shard.
 func Due(t Timer) (n int, oldest time.Duration) {
 	store := t.core()
-	now := max(store.clock.Now(), 1) // the earliest deadline is 1 ns, and has passed even at 0
+	now := max(store.clock.Now(), 1) // as in popLocked
 	for s := range store.made {
 		s.mu.Lock()
 		seen := 0

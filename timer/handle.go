@@ -15,7 +15,7 @@ type State uint8
 
 // States of a Handle.
 const (
-	Pending   State = iota // will run; a periodic handle: will run again
+	Pending   State = iota // will run, or run again
 	Expired                // has run, is running, or is about to run
 	Cancelled              // was stopped before it ran; a periodic handle: was stopped
 )
@@ -23,8 +23,7 @@ const (
 // String returns "pending", "expired" or "cancelled".
 func (s State) String() string { return [...]string{"pending", "expired", "cancelled"}[s] }
 
-// Handle stands for a scheduled function. It is safe for concurrent use, by the function too. It takes 64
-// bytes.
+// Handle stands for a scheduled function. It is safe for concurrent use, by the function too.
 type Handle struct {
 	task   TaskEntry   // bound to a function
 	period sched.Int64 // in ns; > 0: fixed rate; < 0: fixed delay; 0: it runs once
@@ -38,7 +37,7 @@ var _ [-unsafe.Offsetof(Handle{}.task)]struct{} // fails to compile unless task 
 // function is the task of a Handle.
 type function func()
 
-// handleOf returns the Handle whose entry is e, bound to a function. The conversion is safe: task is its first
+// handleOf returns the Handle of e, which is bound to a function. The conversion is safe: task is its first
 // field.
 func handleOf(e *TaskEntry) *Handle { return (*Handle)(unsafe.Pointer(e)) }
 
@@ -68,8 +67,8 @@ func (h *Handle) halt() bool { return h.period.Swap(halted) != halted }
 // Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, f) }
 
-// ScheduleAtFixedRate runs f after first, and then every period: each run is due one period after the previous
-// one was due. Runs never overlap; those that are late follow one after the other.
+// ScheduleAtFixedRate runs f after first, and then every period, counted from when the previous run was due.
+// Runs never overlap; those that are late follow one after the other.
 //
 // Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
@@ -104,8 +103,7 @@ func (t *store) start(first, period time.Duration, f func()) (*Handle, error) {
 	return h, nil
 }
 
-// again schedules the run after the one that was due then. The first one may have been due at time 0, for which
-// an entry has 1 ns.
+// again schedules the run after the one that was due then. An entry has 1 ns for time 0.
 func (h *Handle) again(due time.Duration) {
 	period := time.Duration(h.period.Load())
 	if period == halted {
@@ -129,8 +127,8 @@ func (h *Handle) again(due time.Duration) {
 	}
 }
 
-// Stop prevents further runs of the function and reports whether it prevented one: not if a function that runs
-// once has run or is about to, or the handle was stopped before. It does not wait for a run in progress.
+// Stop prevents further runs and reports whether it prevented one: not if a function that runs once has run or
+// is about to, or the handle was stopped before. It does not wait for a run in progress.
 func (h *Handle) Stop() bool {
 	if !h.periodic() {
 		return h.timer().Cancel(&h.task)

@@ -13,8 +13,6 @@ import (
 // Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns: those of
 // entries that were due when they were added, too. A task that blocks holds up the clock only. If one calls
 // runtime.Goexit, the clock moves on before the goroutine ends.
-//
-// A move at which nothing expires takes some 50 ns for each shard: one, but for [WithShards].
 type ManualTimer struct {
 	store
 	now sched.Int64 // in ns; only the goroutine that moves the clock writes it
@@ -45,15 +43,15 @@ func (t *ManualTimer) check() {}
 func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
 
 // AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an entry
-// expires, and runs the task there; AdvanceClock(0) runs what is due already. A negative d panics. While
-// another AdvanceClock is in progress, on another goroutine or around this one, AdvanceClock adds d to the
-// distance of that one and returns false at once. The clock stops before [Never].
+// expires, and runs the task there. A negative d panics. While another AdvanceClock is in progress, on another
+// goroutine or around this one, it adds d to the distance of that one and returns false at once. The clock stops
+// before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
 
-// AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed when it is called: then it returns
-// false and does not move the clock.
+// AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed: then it returns false and does not move
+// the clock.
 func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (ran bool) {
 	if d < 0 {
 		panic(fmt.Sprintf("timer: AdvanceClock(%v): the clock does not go back", d))

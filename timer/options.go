@@ -29,12 +29,11 @@ type config struct {
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(d) } }
 
 // WithWheelSize sets the number of buckets in each wheel, from 2 to 1,048,576. Powers of two are faster.
-// Default 64: three wheels reach more than 4 minutes at a tick of 1 ms.
+// Default 64.
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
-// WithShards sets the number of shards: wheels, each with its own lock and memory. n is a power of two from 1
-// to 256; more reduce lock contention. Default for a [SystemTimer]: eight for each processor (GOMAXPROCS); for
-// a [ManualTimer]: 1.
+// WithShards sets the number of wheels with a lock of their own, a power of two from 1 to 256: more reduce lock
+// contention. Default for a [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
 // WithWorkers sets how many goroutines may run expired tasks at a time; while that many block, no other task
@@ -46,10 +45,10 @@ func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
 // WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
-// timeouts that have passed. If a [SystemTimer] finds that it is later than d, it waits for d before it expires
-// anything that was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose
-// d longer than the program's usual pauses, or nothing expires, and shorter than the shortest session timeout.
-// Beside the garbage collector, expiries are some 20 ms later. Default 0: nothing waits.
+// timeouts that have passed. A [SystemTimer] that is later than d waits for d before it expires anything that
+// was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose d longer than
+// the usual pauses, or nothing expires, and shorter than the shortest session timeout. Beside the garbage
+// collector, expiries are some 20 ms later. Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that

@@ -42,7 +42,7 @@ func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) e
 	return nil
 }
 
-// insert puts e, which is in no list of s, into the one for its deadline, and unlocks s.
+// insert puts e, which is in no list, into the one for its deadline, and unlocks s.
 func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	since, at := max(int64(now), 0), int64(0) // a caller may pass any value
 	e.At = within(deadline)
@@ -58,7 +58,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	case deadline <= now:
 		s.mu.due.Push(e) // due now, not at the end of the tick
 	default:
-		// Move the wheel to the clock, for the lowest level, unless a bucket expires until then.
+		// Move the wheel to the clock, unless a bucket expires before.
 		if w := &s.mu.wheel; since >= s.timeOf(w.now+1) && since < s.next.Load() {
 			w.now = since/s.tick + s.phase
 		}
@@ -71,8 +71,8 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e, or returns the error of AddAt. It counts e last: otherwise another entry could be
-// refused although there is room.
+// admitLocked accepts e, or returns the error of AddAt. It counts e last: otherwise another one could be refused
+// although there is room.
 func (t *store) admitLocked(e *entry.Entry, limit int64) error {
 	switch task := taskEntry(e); {
 	case !e.OfOperation() && task.bound == nil:
@@ -104,14 +104,14 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires at that time, or
-// neither (never).
+// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires at that time; or
+// never.
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
 		if due {
 			s.ready.Store(true)
 			t.ready.Add(1)
-		} else { // the other way round, a worker that finds no ready shard would come again and again
+		} else { // in this order, or a worker that finds no ready shard would come again and again
 			t.ready.Add(-1)
 			s.ready.Store(false)
 		}
@@ -126,8 +126,8 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did: otherwise it has expired or is expiring, was
-// cancelled or never added, or belongs to another timer. It does not block.
+// Cancel removes task from the timer and reports whether it did: otherwise it is not scheduled, is expiring, or
+// belongs to another timer. It does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
 	s := t.lock(&task.entry)
 	if s == nil {
@@ -138,8 +138,7 @@ func (t *store) Cancel(task *TaskEntry) bool {
 	return ok
 }
 
-// CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil entries. It takes a
-// shard's lock once for neighbours.
+// CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for _, task := range tasks {
@@ -182,8 +181,8 @@ func (t *store) removeLocked(s *shard, e *entry.Entry) {
 // time: then the task does not expire before the new deadline. It does not block. It is no check of a lease:
 // until a worker has claimed the entry it returns true, after the old deadline, too.
 //
-// A deadline that is later by a tick or more is written to the entry only, which goes back into the wheel when
-// the old one passes: see docs/internals/decisions.md#a-shards-lock-guards-a-deadline.
+// A deadline that is later by a tick or more is written to the entry only: see
+// docs/internals/decisions.md#a-shards-lock-guards-a-deadline.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
@@ -203,8 +202,8 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	return true
 }
 
-// DeadlineOf returns when task, an entry of this timer, expires or has expired; 0 if it was cancelled or never
-// added.
+// DeadlineOf returns when task expires or has expired; 0 if it was cancelled or never added, or belongs to
+// another timer.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

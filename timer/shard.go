@@ -7,16 +7,16 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// shard is one of the timer's wheels with its lock. It is safe for concurrent use. A scheduled entry is in
-// exactly one list, and can be cancelled from each in O(1): young, a bucket of the wheel, spill (from a bucket
-// of a higher level that has expired, or from young), or due.
+// shard is one of the timer's wheels with its lock. A scheduled entry is in exactly one list, and can be
+// cancelled from each in O(1): young, a bucket of the wheel, spill (from young, or a bucket of a higher level
+// that has expired), or due.
 type shard struct {
 	tick  int64 // in ns
 	phase int64 // ticks by which the wheel is ahead of the clock
 	last  int64 // the last tick of the wheel that the clock can reach
 
-	// An entry that is due in more than far, in ns, is young at first, and most are cancelled then: 54 ns
-	// instead of 61 (see docs/internals/decisions.md#young-entries). No entry is late because of that:
+	// An entry that is due in more than far, in ns, is young at first (docs/internals/decisions.md#young-entries).
+	// None is late because of that:
 	//
 	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after
 	//     AddAt's now; later ones, because AddAt compares them. Extend to an earlier deadline takes an entry
@@ -25,8 +25,8 @@ type shard struct {
 	//  3. A flush after youngAt puts all of them into the wheel.
 	far int64
 
-	// next is a lower bound on the time at which this shard has to be flushed, in ns. It is written with mu
-	// held: lowered by additions, raised by flushes.
+	// next is a lower bound on when this shard has to be flushed, in ns. It is written with mu held: lowered by
+	// additions, raised by flushes.
 	next sched.Int64
 
 	mu struct { // lock level 3, see docs/internals/design.md
@@ -40,13 +40,12 @@ type shard struct {
 		due     entry.List
 	}
 
-	// ready is set whenever due is not empty and the lock is free, and perhaps after the last due entry was
-	// cancelled. It is written with the lock held.
+	// ready is set if due is not empty and the lock is free, and perhaps after the last due entry was cancelled.
+	// It is written with mu held.
 	ready sched.Bool
 	_     [8]byte
 
-	// youngWait is from the first young entry to youngAt, in ns: far/8 to far/4, so that shards come one after
-	// the other.
+	// youngWait is from the first young entry to youngAt, in ns: far/8 to far/4, another one in each shard.
 	youngWait int64
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
@@ -58,7 +57,7 @@ func newShard(index int, cfg *config) *shard {
 	i, shards := int64(index), int64(cfg.shardCount)
 	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
-	// Out of step by 1/shards of a bucket of levels 1 and 2; with ticks of 1 ns that would overflow.
+	// By 1/shards of a bucket of levels 1 and 2; with ticks of 1 ns that would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
 		s.phase = i * (size + size*size) / shards
 	}

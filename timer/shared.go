@@ -7,10 +7,10 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Shared returns a timer that drives itself, and that is the same for the whole program: package queue uses it,
-// and purgatories may (purgatory.WithTimer). It has default options; a timer of the runtime is set while there
-// are entries. It needs no Start: AdvanceClock only waits. It must not be stopped. In a bubble of
-// testing/synctest each call returns a new one, which belongs to the bubble.
+// Shared returns a timer for the whole program, with default options: package queue uses it, and purgatories may
+// (purgatory.WithTimer). It drives itself, with a timer of the runtime and no goroutine: AdvanceClock only
+// waits. Do not stop it. In a bubble of testing/synctest each call returns a new one, which belongs to the
+// bubble.
 func Shared() *SystemTimer {
 	if sched.InBubble() {
 		return newSelfDriven()

@@ -11,11 +11,11 @@ import (
 )
 
 // store is what SystemTimer and ManualTimer share: the sharded wheels and all methods on entries. It is safe
-// for concurrent use, and starts no goroutine but stand-ins.
+// for concurrent use.
 type store struct {
 	config
 	stopped sched.Bool // Stop was called
-	// A power of two of them; each is made when its first entry comes. Not explored: a loop over all would have a point for each.
+	// A power of two of them, each made when its first entry comes. Not explored: a loop has a point for each.
 	shards []atomic.Pointer[shard]
 
 	clock clock // the timer that embeds the store
@@ -27,30 +27,28 @@ type store struct {
 	//
 	//  1. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own time is
 	//     earlier, it puts the token in that ends the driver's next sleep.
-	//  2. The driver writes the earliest next to wake, and then reads every shard's next again. If one is
-	//     earlier than wake, it begins anew.
-	//  3. If 2 has read a next before 1 lowered it, or before its shard was made, then 1 reads the wake of 2, or a
+	//  2. The driver writes the earliest next to wake, and then reads every next again. If one is earlier, it
+	//     begins anew.
+	//  3. If 2 has read a next before 1 lowered it, or before its shard was made, 1 reads the wake of 2, or a
 	//     later one.
 	wake sched.Int64
 
-	// overdue is the time, in ns, from which on a sleeping driver is late; never while it is awake, and in a
-	// ManualTimer.
-	overdue  sched.Int64
+	overdue  sched.Int64 // when a sleeping driver will be late, in ns; otherwise never
 	standIns sched.Int64 // number of stand-ins
 	standing sched.Bool  // one of them flushes
 
-	_ [64]byte // separates the fields that every addition reads from those that workers write
+	_ [64]byte // separates what every addition reads from what workers write
 
 	ready   sched.Int64   // shards that are ready, or fewer
-	from    atomic.Uint32 // the shard from which on the next worker searches for a ready one; not explored: any will do
+	from    atomic.Uint32 // where the next worker begins to look for a ready one; not explored: any will do
 	pending sched.Int64   // counted only if maxPending > 0
 }
 
 // clock is what a store needs of its timer.
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
-	need(at int64)      // 0: an entry is due, start a worker; otherwise it is due before wake, end the driver's sleep
-	check()             // panics if a reading of the clock that is negative, or after decades, has no meaning here
+	need(at int64)      // 0: an entry is due; otherwise one is due then, before wake
+	check()             // panics if a reading that is negative, or after decades, is beyond a bubble's border
 }
 
 // Here is Now that panics on the other side of a bubble's border: see [SystemTimer.Now].
@@ -115,8 +113,8 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop is [SystemTimer.Stop] but for what drives the timer. No entry stays: a goroutine that adds one reads
-// stopped with the lock of its shard held. If that is false, the shard was made before Stop looks for it.
+// Stop is [SystemTimer.Stop]. No entry stays: a goroutine that adds one reads stopped with the lock of its shard
+// held. If that is false, the shard was made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {

@@ -9,13 +9,13 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a record that is logged (see [WithLogger]) once per process if more than 64
-// SystemTimers are driven and not stopped. Level Warn; attributes timers (their number) and hint.
+// EventManyTimers is the message of a record that is logged (see [WithLogger]) once per process when more than
+// 64 SystemTimers are driven and not stopped. Level Warn; attributes timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
-// time drives it, by calling [SystemTimer.AdvanceClock]: the reaper of a purgatory, the goroutine of
-// [SystemTimer.Start], or one of the user's. Expired tasks run on workers.
+// time drives it, by calling [SystemTimer.AdvanceClock]: a purgatory's reaper, that of [SystemTimer.Start], or
+// one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
 	base time.Time
@@ -70,9 +70,8 @@ type expiries SystemTimer
 func (e *expiries) Work() (ran bool) { return e.runDue() }
 func (e *expiries) Queued() bool     { return e.anyReady() }
 
-// Now returns the time since the timer's start. A timer that was made inside of a bubble of testing/synctest is
-// used there only, and one that was made outside only outside: otherwise whatever adds or extends an entry, and
-// AdvanceClock, panics.
+// Now returns the time since the timer's start. A timer is used on that side of the border of a testing/synctest
+// bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
 // decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
@@ -99,9 +98,8 @@ func (t *SystemTimer) Start() {
 }
 
 // Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
-// [Task] that was added and each [*Handle], but no operation of a purgatory. None of them will run. Tasks that
-// workers have claimed still run; Stop does not wait for them and may be called from a task. Stopping again
-// returns nothing.
+// [Task] and each [*Handle], but no operation of a purgatory. None of them will run. Tasks that workers have
+// claimed still run; Stop does not wait for them and may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil

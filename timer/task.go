@@ -23,8 +23,8 @@ type TaskEntry struct {
 	owner sched.Pointer[store] // nil until a timer is asked to add it, constant afterwards
 }
 
-// taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is the first field of one, or
-// that of an operation, of which no more than e is used.
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is its first field, or an
+// operation's, of which no more than e is used.
 func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
 
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field

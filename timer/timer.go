@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use.
+// Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use. No method
+// blocks but AdvanceClock and AdvanceClockUntil.
 type Timer interface {
 	// Now returns the time since the timer's start.
 	Now() time.Duration
 
-	// AddAt and Cancel schedule and cancel an entry, which belongs to the timer to which it was added last.
+	// AddAt and Cancel schedule and cancel an entry.
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
 
-	// DeadlineOf returns when an entry of this timer expires or has expired; 0 if it was cancelled or never
-	// added.
+	// DeadlineOf returns when an entry expires or has expired; otherwise 0.
 	DeadlineOf(task *TaskEntry) time.Duration
 
 	// AdvanceClock lets up to d of time pass and reports whether anything expired: a SystemTimer waits, a
-	// ManualTimer moves its clock and runs tasks. The other methods do not block.
+	// ManualTimer moves its clock and runs tasks.
 	AdvanceClock(d time.Duration) bool
 
 	// AdvanceClockUntil also returns, false, when stop is closed.
@@ -33,8 +33,8 @@ type Timer interface {
 	core() *store
 }
 
-// Entries has the methods of a Timer on entries, for package purgatory: what a call through an interface is
-// given would be allocated.
+// Entries has the methods of a Timer on entries, for package purgatory: arguments of calls through an interface
+// would be allocated.
 type Entries = store
 
 // EntriesOf returns the entries of t.

@@ -7,12 +7,11 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// timingWheel is a hierarchy of timing wheels (Varghese & Lauck 1987, scheme 7). It is not safe for concurrent
-// use, and reads no clock: time is an argument, counted in ticks.
+// timingWheel is a hierarchy of timing wheels. It is not safe for concurrent use, and reads no clock: time is an
+// argument, counted in ticks.
 //
 // Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
-// differs from now, in the bucket of that digit (see
-// docs/internals/decisions.md#the-highest-digit-that-differs):
+// differs from now, in the bucket of that digit (docs/internals/decisions.md#the-highest-digit-that-differs):
 //
 //	now           1 2 7        size 10
 //	tick          1 2 9   →    level 0, bucket 9
@@ -36,16 +35,15 @@ type timingWheel struct {
 
 type level struct {
 	buckets []entry.List
-	// filled has bit i set if buckets[i] holds an entry, and perhaps after that was cancelled, until next
-	// comes by.
+	// filled has bit i set if buckets[i] holds an entry, and perhaps if it did.
 	filled []uint64
-	_      [16]byte // a cache line: the levels of two wheels share none
+	_      [16]byte // fills a cache line
 }
 
 const (
 	never = math.MaxInt64 // later than any tick and any time
 
-	lineWords    = 64 / 8  // words of a cache line: each addition writes a bitmap, so none shares a line
+	lineWords    = 64 / 8  // words of a cache line: no bitmap shares one, since each addition writes it
 	maxWheelSize = 1 << 20 // bounds the memory of a level, 16 MB
 )
 
@@ -89,8 +87,7 @@ func (w *timingWheel) grow() {
 	w.levels = append(w.levels, lv)
 }
 
-// next returns the bucket that expires first, its first tick and its level; nil and never if the wheel is
-// empty.
+// next returns the bucket that expires first, its first tick and its level; nil and never if there is none.
 func (w *timingWheel) next() (bucket *entry.List, first int64, l int) {
 	now, span := w.now, int64(1)
 	for l := range w.levels {

@@ -1,4 +1,4 @@
-// Package workers runs queued work on a bounded number of goroutines, which exist only while there is work, but
+// Package workers runs queued work on a bounded number of goroutines. They exist only while there is work, but
 // for one that may linger.
 package workers
 
@@ -9,12 +9,11 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// yieldAfter is how many pieces of work a worker does before it lets other goroutines run, which would
-// otherwise wait for up to 10 ms.
+// yieldAfter is after how many pieces of work a worker lets other goroutines run: they would wait for up to 10 ms.
 const yieldAfter = 64
 
-// Pool runs up to a fixed number of workers, once Init has been called. It is safe for concurrent use and holds
-// no lock. The queue is its [Job].
+// Pool runs up to max workers, once Init has been called. It is safe for concurrent use and holds no lock. The
+// queue is its [Job].
 //
 // No wake-up is lost:
 //
@@ -24,9 +23,9 @@ const yieldAfter = 64
 //     worker finds the work.
 //  4. If Kick finds enough goroutines being started (one for each processor), each asks for work later.
 //
-// Whoever takes work calls KickIfQueued before it runs code that may block: so no work waits for a blocked
-// worker while there is room. A worker that lingers counts as none. Kick wakes it, and it asks for room: if it
-// gets none, 2 or 4 holds.
+// Whoever takes work calls KickIfQueued before it runs code that may block: so no work waits for it while there
+// is room. A worker that lingers counts as none. Kick wakes it, and it asks for room: if it gets none, 2 or 4
+// holds.
 type Pool struct {
 	max   sched.Int64
 	procs int64 // processors when the pool was made
@@ -37,7 +36,7 @@ type Pool struct {
 
 	may     sched.Bool   // a worker may linger
 	bubble  bool         // the pool was made in a synctest bubble
-	lingers sched.Uint32 // a goroutine that changes one to another value puts a token into wake
+	lingers sched.Uint32 // whoever changes one to another value puts a token into wake
 	timed   sched.Bool   // a timer is set, see linger
 	wake    sched.Token
 }
@@ -52,7 +51,7 @@ const (
 
 const lingering = 10 * time.Millisecond
 
-// starting is added to running, beside 1, while a worker's goroutine is being started: see
+// starting is added to running, beside 1, while a worker is being started: see
 // docs/internals/decisions.md#as-many-new-workers-as-processors.
 const starting = 1 << 32
 
@@ -69,8 +68,7 @@ func (p *Pool) Init(limit int, job Job) {
 	p.loop = p.run
 }
 
-// Kick wakes the worker that lingers, or starts one if there is room. Call it after work was queued. It does
-// not block and calls no user code.
+// Kick wakes the worker that lingers, or starts one if there is room. Call it after work was queued.
 func (p *Pool) Kick() {
 	if p.lingers.Load() == one && p.lingers.CompareAndSwap(one, woken) {
 		p.wake.Put()
@@ -139,9 +137,8 @@ func (p *Pool) run() {
 	}
 }
 
-// linger waits until the worker is woken, and reports whether it is to work again: not after a timer's
-// dismissal, and not where it must not linger, as in a bubble in which the pool was not made, or beside another
-// one.
+// linger waits until the worker is woken, and reports whether it is to work again: not if it was dismissed, and
+// not where it must not linger, as in a bubble in which the pool was not made, or beside another one.
 func (p *Pool) linger() (again bool) {
 	if !p.may.Load() || sched.InBubble() != p.bubble || !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
