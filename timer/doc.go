@@ -1,6 +1,5 @@
-// Package timer runs tasks after a timeout, for hundreds of thousands of pending timeouts: sharded hierarchical
-// timing wheels, the clock that drives them, handles, and a clock that the program moves. It can be used
-// without the other packages of this module.
+// Package timer runs tasks after a timeout, for hundreds of thousands of them: sharded hierarchical timing
+// wheels, the clock that drives them, handles, and a clock that the program moves. It can be used alone.
 //
 //	t, err := timer.NewSystemTimer()
 //	…
@@ -18,8 +17,8 @@
 //
 //   - Never early; late by at most one tick plus scheduling, while a goroutine drives the timer and a worker is
 //     free. After a stall, all that is due is handed over at once. Clocks are monotonic.
-//   - Adding takes O(levels) and cancelling O(1), without allocating but for the first entry of a shard or a
-//     level. A million entries that expire at once lock nobody out.
+//   - Adding and cancelling take O(1), and allocate for the first entry of a shard or a level only. A million
+//     entries that expire at once lock nobody out.
 //   - Cancel, Extend and Reset take effect, or report that they came too late.
 //   - Tasks run with no lock of the timer held, those of one tick in no order: see [Task]. A panic goes to the
 //     panic handler, and the next task runs.
@@ -32,9 +31,9 @@
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
 // Most entries are cancelled soon. So one that is due in more than four seconds is young for up to a second, in
-// a list and in no wheel.
+// no wheel.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme
-// 7. A bitmap of non-empty buckets replaces ticking. The shards' wheels are out of step, so that big buckets
-// expire one after the other.
+// 7, with bitmaps in place of ticking. Those of different shards are out of step, so that big buckets expire one
+// after the other.
 package timer

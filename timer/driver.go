@@ -20,8 +20,7 @@ func (t *store) callStandIn(overdue, now int64) {
 	}
 }
 
-// standIn flushes once, unless another stand-in does. A flush only raises next, so the driver wakes up too
-// early for it, and not too late.
+// standIn flushes once, unless another stand-in does. That only raises next: the driver wakes up too early.
 func (t *store) standIn() {
 	if !t.standing.Swap(true) {
 		t.flush(t.clock.Now())

@@ -13,14 +13,13 @@ import (
 // State is the state of a [Handle].
 type State uint8
 
-// States of a Handle.
 const (
 	Pending   State = iota // will run, or run again
 	Expired                // has run, is running, or is about to run
 	Cancelled              // was stopped before it ran; a periodic handle: was stopped
 )
 
-// String returns "pending", "expired" or "cancelled".
+// String returns the name of s.
 func (s State) String() string { return [...]string{"pending", "expired", "cancelled"}[s] }
 
 // Handle stands for a scheduled function. It is safe for concurrent use, by the function too.
@@ -61,8 +60,7 @@ func (h *Handle) halted() bool   { return h.period.Load() == halted }
 // halt halts a periodic handle, and reports whether it was not halted before.
 func (h *Handle) halt() bool { return h.period.Swap(halted) != halted }
 
-// AfterFunc runs f when d has passed: a [SystemTimer] on one of its workers, a [ManualTimer] inside the
-// AdvanceClock that lets d pass. It does not block.
+// AfterFunc runs f as a [Task] when d has passed. It does not block.
 //
 // Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, f) }
@@ -121,14 +119,14 @@ func (h *Handle) again(due time.Duration) {
 	if t.add(&h.task, now, next, math.MaxInt64) != nil {
 		h.halt() // the timer has been stopped
 	}
-	// A Stop that was called meanwhile may have come before the entry was added.
+	// A Stop may have come before the entry was added.
 	if h.halted() {
 		t.Cancel(&h.task)
 	}
 }
 
-// Stop prevents further runs and reports whether it prevented one: not if a function that runs once has run or
-// is about to, or the handle was stopped before. It does not wait for a run in progress.
+// Stop prevents further runs and reports whether it prevented one: then [Handle.State] changes to Cancelled. It
+// does not wait for a run in progress.
 func (h *Handle) Stop() bool {
 	if !h.periodic() {
 		return h.timer().Cancel(&h.task)
@@ -140,13 +138,13 @@ func (h *Handle) Stop() bool {
 	return true
 }
 
-// Extend moves the deadline of a pending handle, or the next run of a periodic one, to d from now and reports
-// whether it came in time. Otherwise, or while a periodic run is in progress, it does nothing.
+// Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
+// while a periodic run is in progress, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.extend(Deadline(h.timer().Here(), d))
 }
 
-// extend leaves a periodic handle alone that was stopped: its entry may be scheduled for a moment, see again.
+// extend leaves a halted handle alone, whose entry may be scheduled for a moment: see again.
 func (h *Handle) extend(deadline time.Duration) bool {
 	return !h.halted() && h.timer().Extend(&h.task, deadline)
 }
@@ -169,7 +167,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 		if !errors.Is(err, ErrScheduled) {
 			return false, err
 		}
-		// Another Reset has scheduled the entry meanwhile: extend it.
+		// Another Reset has scheduled the entry: extend it.
 	}
 }
 
@@ -183,7 +181,6 @@ func (h *Handle) State() State {
 		return Cancelled
 	case d > 0, h.periodic():
 		return Pending
-	default:
-		return Expired
 	}
+	return Expired
 }

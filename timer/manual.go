@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks of their
-// own, as raft libraries do. It is safe for concurrent use, and starts no goroutine.
+// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks, as raft
+// libraries do. It is safe for concurrent use, and starts no goroutine.
 //
 // Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns: those of
 // entries that were due when they were added, too. A task that blocks holds up the clock only. If one calls
@@ -38,14 +38,14 @@ func (t *ManualTimer) need(int64) {}
 
 func (t *ManualTimer) check() {}
 
-// Now returns how far the clock has moved. Inside a task it is the first tick at or after the deadline, or the
-// time of a later addition.
+// Now returns how far the clock has moved: in a task, to the first tick at or after the deadline, or to the time
+// of a later addition.
 func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
 
-// AdvanceClock moves the clock by d and reports whether any task ran. It stops at every tick at which an entry
-// expires, and runs the task there. A negative d panics. While another AdvanceClock is in progress, on another
-// goroutine or around this one, it adds d to the distance of that one and returns false at once. The clock stops
-// before [Never].
+// AdvanceClock moves the clock by d and reports whether any task ran. It runs each task at the tick at which its
+// entry expires; AdvanceClock(0) runs what is due already. A negative d panics. While another AdvanceClock is in
+// progress, also around this one, it adds d to the distance of that one and returns false at once. The clock
+// stops before [Never].
 func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
 	return t.AdvanceClockUntil(nil, d)
 }
@@ -70,8 +70,7 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 // lastTime is where the clock stops.
 const lastTime = Never - 1
 
-// move moves the clock to the target, from one time to the next at which a shard has to be flushed, but not
-// while entries are due.
+// move moves the clock to the target, step by step, but not while entries are due.
 func (t *ManualTimer) move() (ran bool) {
 	arrived := false
 	defer func() {
@@ -92,8 +91,7 @@ func (t *ManualTimer) move() (ran bool) {
 	}
 }
 
-// step moves the clock to the next time at which a shard has to be flushed, or else to the target, where the
-// move ends.
+// step moves the clock to where a shard has to be flushed next, or else to the target, where the move ends.
 func (t *ManualTimer) step() (arrived bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

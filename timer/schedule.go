@@ -8,9 +8,9 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]). now is a recent
-// reading of this timer's Now, never a later time. If deadline is not after now, the entry is due at once.
-// AddAt does not block and runs no task.
+// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]); if that is not after
+// now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
+// no task.
 //
 // Errors, after which nothing is scheduled: [ErrNoTask] (it is not bound), [ErrScheduled] (it is scheduled
 // already, or belongs to another timer), [ErrFull], [ErrStopped].
@@ -89,7 +89,7 @@ func (t *store) admitLocked(e *entry.Entry, limit int64) error {
 	return nil
 }
 
-// owns reports whether the lock of e's shard in t guards e. A purgatory adds its operations to one timer only.
+// owns reports whether the lock of e's shard in t guards e. A purgatory uses one timer.
 func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
@@ -126,8 +126,8 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did: otherwise it is not scheduled, is expiring, or
-// belongs to another timer. It does not block.
+// Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's. It
+// does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
 	s := t.lock(&task.entry)
 	if s == nil {
@@ -202,8 +202,8 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	return true
 }
 
-// DeadlineOf returns when task expires or has expired; 0 if it was cancelled or never added, or belongs to
-// another timer.
+// DeadlineOf returns when task expires or has expired; 0 if it was cancelled or never added, or is another
+// timer's.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	if s == nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// store is what SystemTimer and ManualTimer share: the sharded wheels and all methods on entries. It is safe
-// for concurrent use.
+// store is what SystemTimer and ManualTimer share: the wheels and all methods on entries.
 type store struct {
 	config
 	stopped sched.Bool // Stop was called
@@ -73,8 +72,7 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 
 const maxShards = 256 // an entry has eight bits for its shard
 
-// defaultShards returns eight for each processor, rounded up to a power of two, at most 256: see
-// docs/internals/decisions.md#shards.
+// defaultShards returns eight for each processor, rounded up: see docs/internals/decisions.md#shards.
 func defaultShards() int {
 	n := min(8*runtime.GOMAXPROCS(0), maxShards)
 	return 1 << bits.Len(uint(n-1))
@@ -93,9 +91,8 @@ func (t *store) makeShard(e *entry.Entry) *shard {
 
 // made yields the shards that have been made.
 func (t *store) made(yield func(*shard) bool) {
-	shards := t.shards
-	for i := range shards {
-		if s := shards[i].Load(); s != nil && !yield(s) {
+	for i := range t.shards {
+		if s := t.shards[i].Load(); s != nil && !yield(s) {
 			return
 		}
 	}

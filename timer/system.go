@@ -9,8 +9,8 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a record that is logged (see [WithLogger]) once per process when more than
-// 64 SystemTimers are driven and not stopped. Level Warn; attributes timers (their number) and hint.
+// EventManyTimers is the message of a warning, logged once per process (see [WithLogger]) when more than 64
+// SystemTimers are driven and not stopped. Attributes: timers (their number) and hint.
 const EventManyTimers = "purgatory.timers.many"
 
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
@@ -74,11 +74,10 @@ func (e *expiries) Queued() bool     { return e.anyReady() }
 // bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
 
-// decade is less than lies between the times inside of a bubble, from 2000 on, and those outside.
+// decade is less than lies between the times of a bubble, from 2000 on, and those outside.
 const decade = 10 * 365 * 24 * time.Hour
 
-// check panics if t was made on the other side of a bubble's border: a time of a bubble equals itself without a
-// monotonic reading.
+// check panics beyond the border: a time of a bubble equals itself without a monotonic reading.
 func (t *SystemTimer) check() {
 	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.ErrBorder)

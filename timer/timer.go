@@ -49,7 +49,7 @@ var (
 	ErrNoTask        = errors.New("timer: entry is bound to no task")
 )
 
-// Never is the latest deadline, 292 years after the timer's start: no clock reaches it.
+// Never is the latest deadline. No clock reaches it.
 const Never = time.Duration(math.MaxInt64 - 1)
 
 // Deadline returns now+timeout. A negative timeout counts as 0, and the result is at most [Never].

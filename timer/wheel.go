@@ -43,8 +43,8 @@ type level struct {
 const (
 	never = math.MaxInt64 // later than any tick and any time
 
-	lineWords    = 64 / 8  // words of a cache line: no bitmap shares one, since each addition writes it
-	maxWheelSize = 1 << 20 // bounds the memory of a level, 16 MB
+	lineWords    = 64 / 8  // each addition writes a bitmap, so none shares a cache line
+	maxWheelSize = 1 << 20 // 16 MB for each level
 )
 
 func (w *timingWheel) init(size, now int64) {

@@ -3,9 +3,8 @@ package bounded
 
 import "github.com/delayedop/purgatory/internal/sched"
 
-// Increment adds 1 to n unless n is limit or more, and reports whether it did. It does not
-// add first and subtract on failure: in between, other goroutines would find a limit reached
-// that is not reached.
+// Increment adds 1 to n unless n is limit or more, and reports whether it did. To add first, and take that back,
+// would show others a limit that is not reached.
 func Increment(n *sched.Int64, limit int64) bool {
 	for {
 		old := n.Load()

@@ -41,9 +41,9 @@ func Recover(h Handler) {
 	h(v, stack)
 }
 
-// Text formats a key or the value of a panic. Of one that refers to what another goroutine may be
-// writing, it formats the type: to read a map meanwhile would end the process. Of a pointer it
-// formats the address, too. It calls a String or Error method of the value, with which fmt recovers a panic.
+// Text formats a key or the value of a panic. Of one that refers to what another goroutine may be writing it
+// formats the type: to read a map meanwhile would end the process. Of a pointer it formats the address, too. fmt
+// recovers a panic of a String or Error method.
 func Text(v any) (text string) {
 	switch v.(type) {
 	case fmt.Stringer, error:
@@ -52,7 +52,7 @@ func Text(v any) (text string) {
 	switch value := reflect.ValueOf(v); {
 	case value.Kind() == reflect.Pointer:
 		return fmt.Sprintf("%T(%p)", v, v)
-	case value.IsValid() && value.Comparable(): // fmt reads no map and no slice in it, and of pointers in it formats the addresses
+	case value.IsValid() && value.Comparable(): // there is no map and no slice in it
 		return fmt.Sprint(v)
 	}
 	return fmt.Sprintf("%T", v)

@@ -1,9 +1,8 @@
 //go:build !interleave && !stall
 
 // Package sched lets tests run the library's code under schedules of their choice. In a normal build its types
-// are those of sync and sync/atomic. With the tag interleave they are those of proof/explore/sched, whose
-// scheduler chooses at each operation which goroutine goes on. With the tag stall each of them stalls at
-// random.
+// are those of sync and sync/atomic. With the tag interleave, the scheduler of proof/explore/sched chooses at
+// each operation which goroutine goes on. With the tag stall each of them stalls at random.
 package sched
 
 import "sync"

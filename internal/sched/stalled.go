@@ -63,7 +63,7 @@ func Go(f func()) { go func() { stall(); f() }() }
 func Yield() { stall() }
 
 // stall lets others run in one of eight calls, and sleeps for at most 100 µs in one of 4,096, but not in a
-// bubble, whose time would stop. A common generator would order the goroutines for the race detector.
+// bubble, whose time would stop.
 func stall() {
 	switch n := rand.Uint32N(1 << 12); {
 	case n == 0 && !InBubble():

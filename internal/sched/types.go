@@ -4,9 +4,7 @@ package sched
 
 import "sync/atomic"
 
-// The atomic types of the library's code. In a normal build they are those of sync/atomic.
-// With the tag interleave, each operation is a point at which the scheduler may let another
-// goroutine run. State whose order no scenario explores uses sync/atomic itself.
+// The atomic types of the library's code. State whose order no scenario explores uses sync/atomic itself.
 
 type (
 	// Bool is an atomic bool.
@@ -21,8 +19,7 @@ type (
 	Pointer[T any] = atomic.Pointer[T]
 )
 
-// inlined calls these methods once: only if they were inlined here can packages that do not import sync/atomic
-// inline them.
+// inlined makes these methods inlinable in packages that do not import sync/atomic.
 func inlined(b *Bool, l *Int64, u *Uint32, w *Uint64) {
 	b.Store(!b.Load() && b.Swap(true) && b.CompareAndSwap(false, true))
 	l.Store(l.Load() + l.Add(1) + l.Swap(1))

@@ -19,8 +19,8 @@ type Pool = sync.Pool
 // Now returns the time.
 func Now() time.Time { return time.Now() }
 
-// InBubble reports whether its caller runs in a bubble of testing/synctest, whose times have no monotonic
-// reading. A channel must not cross the bubble's border.
+// InBubble reports whether its caller runs in a bubble of testing/synctest: times there have no monotonic
+// reading.
 func InBubble() bool {
 	now := time.Now()
 	return now == now.Round(0) //nolint:staticcheck // Equal would compare what Round keeps
@@ -32,7 +32,7 @@ func Since(t time.Time) time.Duration { return time.Since(t) }
 // AfterFunc runs f on a goroutine of its own when d has passed.
 func AfterFunc(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
-// Alarm runs a function at a time that can be set again. It must not be copied once it is set.
+// Alarm runs a function at a time that can be set again.
 type Alarm struct{ timer *time.Timer }
 
 // NewAlarm returns an Alarm for f, which is not set. It runs f on a goroutine of its own.
@@ -42,7 +42,7 @@ func NewAlarm(f func()) Alarm {
 	return a
 }
 
-// Set makes the alarm go off at the given time, and not when it was to before.
+// Set makes the alarm go off at the given time, and at no other.
 func (a *Alarm) Set(at time.Time) { a.timer.Reset(time.Until(at)) }
 
 // WithTimeout is context.WithTimeout.
@@ -54,8 +54,7 @@ func Dice(n int64) int64 { return rand.Int64N(n) }
 // Receive receives from c.
 func Receive(c <-chan struct{}) { <-c }
 
-// Either receives from a or b, whichever comes first, and reports whether it was a. Without b, a receive is
-// cheaper than a select.
+// Either receives from a or b, and reports whether it was a. Without b, a receive is cheaper than a select.
 func Either(a, b <-chan struct{}) bool {
 	if b == nil {
 		<-a
@@ -69,13 +68,13 @@ func Either(a, b <-chan struct{}) bool {
 	}
 }
 
-// Token is a channel that has one token or none: to wake a goroutine once, or a lock that [Sleep] can wait for.
+// Token is a channel with one token or none: it wakes a goroutine once, or is a lock that [Sleep] can wait for.
 type Token chan struct{}
 
 // NewToken returns a Token that has none.
 func NewToken() Token { return make(Token, 1) }
 
-// Put puts the token in, unless it is there. It does not block.
+// Put puts the token in, unless it is there.
 func (t Token) Put() {
 	select {
 	case t <- struct{}{}:
@@ -93,7 +92,7 @@ const (
 	Stopped
 )
 
-// Sleeper is a goroutine's timer, which its sleeps use one after the other. The zero value is ready to use.
+// Sleeper is a goroutine's timer, for one sleep after the other. The zero value is ready to use.
 type Sleeper struct{ timer *time.Timer }
 
 // Sleep is the function [Sleep] on the sleeper's timer.
@@ -126,6 +125,5 @@ func Sleep(d time.Duration, token Token, stop, end <-chan struct{}) Woken {
 	return new(Sleeper).Sleep(d, token, stop, end)
 }
 
-// Pause waits until d has passed or done is closed, in a loop that polls. With the tag interleave, d passes
-// when no other goroutine can run.
+// Pause is Sleep in a loop that polls. With the tag interleave, d passes when no other goroutine can run.
 func Pause(d time.Duration, done <-chan struct{}) { Sleep(d, nil, done, nil) }

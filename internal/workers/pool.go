@@ -68,7 +68,7 @@ func (p *Pool) Init(limit int, job Job) {
 	p.loop = p.run
 }
 
-// Kick wakes the worker that lingers, or starts one if there is room. Call it after work was queued.
+// Kick wakes the worker that lingers, or starts one if there is room.
 func (p *Pool) Kick() {
 	if p.lingers.Load() == one && p.lingers.CompareAndSwap(one, woken) {
 		p.wake.Put()
@@ -77,8 +77,8 @@ func (p *Pool) Kick() {
 	}
 }
 
-// MayLinger lets a worker that finds no more work wait for some. Call it before the first Kick. See
-// docs/internals/decisions.md#a-worker-lingers.
+// MayLinger lets a worker that finds no more work wait for some: see docs/internals/decisions.md#a-worker-lingers.
+// Call it before the first Kick.
 func (p *Pool) MayLinger() {
 	p.bubble = sched.InBubble()
 	p.may.Store(true)
@@ -110,8 +110,7 @@ func (p *Pool) admit() bool {
 
 const widest = 1 << 10
 
-// Widen lets up to twice as many workers run, because they are blocked and more work is queued. A single one
-// stays alone: it works in order.
+// Widen lets up to twice as many workers run. A single one stays alone: it works in order.
 func (p *Pool) Widen() {
 	if n := p.max.Load(); n > 1 {
 		p.max.Store(max(n, min(2*n, widest)))
