@@ -6,7 +6,6 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -126,7 +125,7 @@ func (p *Purgatory[K]) Stats() Stats {
 		Waited:         waited,
 	}
 	s.TimeoutsExpected = p.cfg.timeoutsExpected
-	due, oldest := timer.Due(p.timer)
+	due, oldest := p.entries.Due()
 	s.Due, s.OldestDue = int64(due), oldest
 	s.Rejected = s.RejectedClosed + s.RejectedFull + s.RejectedInput
 	return s

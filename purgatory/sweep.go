@@ -47,7 +47,7 @@ func (p *Purgatory[K]) sweep(stalled bool) {
 		}
 	}
 	if last := p.lateSeen.Load(); !p.records.Off() && now-time.Duration(last) >= lateAfter && p.lateSeen.CompareAndSwap(last, int64(now)) {
-		if due, oldest := timer.Due(p.timer); oldest > lateAfter {
+		if due, oldest := p.entries.Due(); oldest > lateAfter {
 			p.records.Log(slog.LevelWarn, EventLate, func() []any { return []any{"due", due, "elapsed", oldest} })
 		}
 	}

@@ -22,7 +22,7 @@ func TestDueCountsWhatWasDueWhenItWasAdded(t *testing.T) {
 		m, err := NewManualTimer()
 		require.NoError(t, err)
 		addEntries(t, m, 1, deadline)
-		n, _ := Due(m)
+		n, _ := m.Due()
 		assert.Equal(t, 1, n, "deadline %v", deadline)
 	}
 	// Of several, in two shards, the oldest may be any.
@@ -32,12 +32,12 @@ func TestDueCountsWhatWasDueWhenItWasAdded(t *testing.T) {
 		tt := newTask(nil)
 		tt.inShard(i / 3)
 		require.NoError(t, m.AddAt(&tt.TaskEntry, m.Now(), m.Now()-late*time.Second))
-		n, oldest := Due(m)
+		n, oldest := m.Due()
 		assert.Equal(t, i+1, n)
 		assert.Equal(t, []time.Duration{2, 7, 7, 7, 7, 7}[i]*time.Second, oldest)
 	}
 	m.Stop()
-	n, oldest := Due(m)
+	n, oldest := m.Due()
 	assert.Equal(t, []time.Duration{0, 0}, []time.Duration{time.Duration(n), oldest})
 }
 

@@ -107,12 +107,11 @@ func (t *store) readyShard() *shard {
 	return nil
 }
 
-// Due returns how many entries of t have expired and wait for a worker, and since when the first does: lower
-// bounds, from up to 128 entries of each shard.
-func Due(t Timer) (n int, oldest time.Duration) {
-	store := t.core()
-	now := max(store.clock.Now(), 1) // as in popLocked
-	for s := range store.made {
+// Due returns how many entries have expired and wait for a worker, and since when the first does: lower bounds,
+// from up to 128 entries of each shard.
+func (t *store) Due() (n int, oldest time.Duration) {
+	now := max(t.clock.Now(), 1) // as in popLocked
+	for s := range t.made {
 		s.mu.Lock()
 		seen := 0
 		for e := range s.mu.due.All {

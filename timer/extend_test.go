@@ -89,12 +89,12 @@ func TestAnExtendedEntryIsNotDue(t *testing.T) {
 		addIn(t, m, e, 0)
 	}
 	m.now.Store(int64(time.Second))
-	n, oldest := Due(m)
+	n, oldest := m.Due()
 	assert.Equal(t, 3, n)
 	assert.Equal(t, time.Second-1, oldest)
 	require.True(t, m.Extend(&entries[0].TaskEntry, time.Minute))
 	require.True(t, m.Extend(&entries[2].TaskEntry, time.Minute))
-	n, oldest = Due(m)
+	n, oldest = m.Due()
 	assert.Equal(t, 1, n)
 	assert.Equal(t, time.Second-1, oldest)
 }

@@ -44,7 +44,7 @@ func TestATimerMakesAShardForItsFirstEntry(t *testing.T) {
 	assert.Zero(t, m.DeadlineOf(e))
 	assert.Zero(t, m.Pending())
 	assert.False(t, m.AdvanceClock(time.Second))
-	n, oldest := Due(m)
+	n, oldest := m.Due()
 	assert.Zero(t, n)
 	assert.Zero(t, oldest)
 	assert.Zero(t, made())

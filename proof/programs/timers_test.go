@@ -303,7 +303,7 @@ func (r *timed) last() {
 			explore.Settle()
 		}
 	}
-	if due, _ := timer.Due(r.timer); r.timer.Pending() != 0 || due != 0 {
+	if due, _ := timer.EntriesOf(r.timer).Due(); r.timer.Pending() != 0 || due != 0 {
 		r.fault("%d are pending when all has passed, and %d due", r.timer.Pending(), due)
 	}
 	adds, ends := 0, 0
