@@ -79,27 +79,27 @@ func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
 		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
-	hashes := p.hashes(keys)
-	p.underWay(keys, 1)
+	all := p.hashed(keys)
+	p.underWay(all, 1)
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
-		for i++; i < len(keys); i++ {
-			p.signal(keys[i], hashes[i], EveryPosition)
+		for i++; i < len(all); i++ {
+			p.signal(all[i].key, all[i].hash, EveryPosition)
 		}
-		p.underWay(keys, -1)
+		p.underWay(all, -1)
 	}()
-	for ; i < len(keys); i++ {
-		completed += p.called(keys[i], hashes[i], EveryPosition)
+	for ; i < len(all); i++ {
+		completed += p.called(all[i].key, all[i].hash, EveryPosition)
 	}
 	return completed
 }
 
-// underWay tells the hook with 1 that all of keys are being checked, also those whose turn has not come, and with -1
+// underWay tells the hook with 1 that all of them are being checked, also those whose turn has not come, and with -1
 // that they have been.
-func (p *Purgatory[K]) underWay(keys []K, n int) {
+func (p *Purgatory[K]) underWay(all []hashed[K], n int) {
 	if h := p.cfg.hook; h != nil {
-		for _, key := range keys {
-			h.Walk(key, n)
+		for _, k := range all {
+			h.Walk(k.key, n)
 		}
 	}
 }
