@@ -236,52 +236,6 @@ func TestAPanicInReadyElsewhereCountsAsFalse(t *testing.T) {
 	})
 }
 
-func TestAwaitEndsOnceWhateverRaces(t *testing.T) {
-	// ready, the timeout, the context's end, and sometimes Close come at once.
-	p := open[int](t, purgatory.WithTick(50*time.Microsecond))
-	const rounds = 400
-	results := map[string]int{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for g := range 3 {
-		wg.Go(func() {
-			for i := range rounds {
-				var met, over atomic.Bool
-				ctx, cancel := context.WithCancelCause(context.Background())
-				var racers sync.WaitGroup
-				racers.Go(func() { runtime.Gosched(); met.Store(true); p.CheckAndComplete(g) })
-				racers.Go(func() { runtime.Gosched(); cancel(errGone) })
-				if i%3 == 0 {
-					racers.Go(func() { p.CancelForKey(g, errGone) })
-				}
-				err := p.Await(ctx, time.Duration(1+i%100)*time.Microsecond, func() bool {
-					assert.False(t, over.Load(), "ready after Await has returned")
-					return met.Load()
-				}, g, g+3)
-				over.Store(true)
-				name := "ready"
-				if err != nil {
-					name = err.Error()[:7]
-				}
-				mu.Lock()
-				results[name]++
-				mu.Unlock()
-				racers.Wait()
-				cancel(nil)
-			}
-		})
-	}
-	wg.Wait()
-	total := 0
-	for _, n := range results {
-		total += n
-	}
-	assert.Equal(t, 3*rounds, total)
-	empty(t, p)
-	conserved(t, p)
-	t.Log(results)
-}
-
 func TestEveryAwaitReturnsWhenThePurgatoryCloses(t *testing.T) {
 	for round := range 10 {
 		p, err := purgatory.New[int]("test")
@@ -459,44 +413,6 @@ func TestAStoppedWaitLeavesNothing(t *testing.T) {
 		}), 2.0)
 	}
 	runtime.KeepAlive(p)
-}
-
-// Many goroutines select on waits that end in every way, one of them by Stop.
-func TestSelectingOnWaitsLosesNone(t *testing.T) {
-	p := open[string](t)
-	var met atomic.Int64
-	var stop atomic.Bool
-	var checks, waits sync.WaitGroup
-	checks.Go(func() {
-		for !stop.Load() {
-			met.Add(1)
-			p.CheckAndComplete("a")
-		}
-	})
-	for range 8 {
-		waits.Go(func() {
-			for i := range 500 {
-				after := met.Load()
-				w, err := p.StartWait(hour, func() bool { return met.Load() > after }, "a")
-				if !assert.NoError(t, err) {
-					return
-				}
-				if i%3 == 0 {
-					w.Stop()
-				}
-				<-w.Done()
-				if err := w.Err(); i%3 != 0 {
-					assert.NoError(t, err)
-				}
-			}
-		})
-	}
-	waits.Wait()
-	stop.Store(true)
-	checks.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, p.Shutdown(ctx))
 }
 
 // What ready has taken when the wait starts is the caller's, even if the purgatory has closed

@@ -41,7 +41,7 @@ type Row[W any] struct {
 	Not string
 	// Do has the package call the user's code, [Do.Act], and returns what it has returned.
 	Do func(w W, d *Do) string
-	// Silent says that the package never calls the user's code.
+	// Silent says that the package never calls the user's code, which then does nothing.
 	Silent bool
 	// Want is how it goes on: what Do returns, or "panics", "exits" or "stays" if the call of Do does, and what the world adds.
 	Want map[User]string
@@ -66,6 +66,8 @@ type Do struct {
 	calls atomic.Int32
 	leave chan struct{}
 	later []func()
+
+	silent bool // as in Row
 }
 
 // Act is what a function of the user's does. It calls back once, since a check that is made in each try causes another try.
@@ -73,7 +75,9 @@ func (d *Do) Act() {
 	if d.well.Load() {
 		return
 	}
-	d.calls.Add(1)
+	if d.calls.Add(1); d.silent {
+		return
+	}
 	switch d.User {
 	case Panics:
 		panic(Error)
@@ -168,7 +172,7 @@ func compare[W World](things []thing, rows []Row[W]) (wrong []string) {
 func cell[W World](t *testing.T, world func(t *testing.T) W, row Row[W], of string, user User, want string) {
 	t.Helper()
 	w := world(t)
-	d := &Do{User: user, Of: of, world: w, leave: make(chan struct{})}
+	d := &Do{User: user, Of: of, world: w, leave: make(chan struct{}), silent: row.Silent}
 	got := d.call(func() string { return row.Do(w, d) })
 	if seen := w.Seen(); seen != "" {
 		got += ", " + seen

@@ -17,6 +17,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/timer"
 )
 
 const long = 10_000 * time.Hour // longer than any cell
@@ -45,13 +46,12 @@ func (o *op) OnExpiration()     { act(o.expire) }
 type purgatories struct {
 	t         *testing.T
 	p         *purgatory.Purgatory[any]
-	met       atomic.Bool // the condition of all operations
-	near, far *op         // they wait under "near", as the odd user does, and under "far"
+	other     *purgatory.Purgatory[any] // on a manual clock; nobody but those who call back use it
+	met       atomic.Bool               // the condition of all operations
+	near, far *op                       // they wait under "near", as the odd user does, and under "far"
 	more      []*op
 	reports   atomic.Int32
 	report    func(recovered any, stack []byte) // the panic handler
-	logger    slog.Handler
-	accepted  int64
 }
 
 func newPurgatories(t *testing.T) *purgatories {
@@ -61,7 +61,10 @@ func newPurgatories(t *testing.T) *purgatories {
 			w.reports.Add(1)
 		}
 	}
-	w.logger = slog.DiscardHandler
+	clock, err := timer.NewManualTimer()
+	require.NoError(t, err)
+	w.other, err = purgatory.New[any]("other", purgatory.WithTimer(clock))
+	require.NoError(t, err)
 	w.open()
 	return w
 }
@@ -86,10 +89,15 @@ func (w *purgatories) submit(keys ...any) *op {
 }
 
 func (w *purgatories) Back() {
+	w.backTo(w.p)
+	w.backTo(w.other)
+}
+
+func (w *purgatories) backTo(p *purgatory.Purgatory[any]) {
 	for _, key := range []any{"near", "far", "new"} {
 		o := &op{met: new(atomic.Bool)}
-		_, _ = w.p.TryCompleteElseWatch(o, long, "new")
-		err := Methods(w.p, []string{"Await", "AwaitAt", "Shutdown", "Close"}, func(method string, of reflect.Type) any {
+		_, _ = p.TryCompleteElseWatch(o, long, "new")
+		err := Methods(p, []string{"Await", "AwaitAt", "Shutdown", "Close"}, func(method string, of reflect.Type) any {
 			switch of {
 			case reflect.TypeFor[any]():
 				if method == "CancelForKey" {
@@ -107,7 +115,7 @@ func (w *purgatories) Back() {
 				return func() bool { return true }
 			case reflect.TypeFor[time.Duration]():
 				if method == "AdvanceClock" {
-					return time.Duration(0)
+					return map[bool]time.Duration{true: 2 * long}[p == w.other] // a SystemTimer would wait
 				}
 				return long
 			case reflect.TypeFor[error]():
@@ -166,12 +174,16 @@ func (w *purgatories) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(w.t, w.p.Shutdown(ctx))
+	require.NoError(w.t, w.other.Close())
+	require.NoError(w.t, w.other.Shutdown(ctx))
 	for _, o := range append(w.more, w.near, w.far) {
 		assert.EqualValues(w.t, 1, o.completed.Load(), "OnComplete")
 	}
-	s := w.p.Stats()
-	assert.Zero(w.t, s.Pending)
-	assert.Equal(w.t, s.Accepted, s.Satisfied+s.Forced+s.Expired+s.Cancelled+s.Closed)
+	for _, p := range []*purgatory.Purgatory[any]{w.p, w.other} {
+		s := p.Stats()
+		assert.Zero(w.t, s.Pending)
+		assert.Equal(w.t, s.Accepted, s.Satisfied+s.Forced+s.Expired+s.Cancelled+s.Closed)
+	}
 }
 
 // oddContext is a context some of whose methods are odd.
@@ -403,6 +415,20 @@ func TestOddUsersOfAPurgatory(t *testing.T) {
 			Of: []string{"Operation.TryComplete"}, On: "at first", Want: with(Closes, "false closed", recovered("false nil")),
 			Do: func(w *purgatories, d *Do) string {
 				completed, err := w.p.TryCompleteElseWatch(&op{met: &w.met, try: d.Act}, long, "near")
+				return fmt.Sprint(completed, " ", text(err))
+			},
+		},
+		{
+			Of: []string{"Operation.TryComplete"}, On: "for the second time", Want: with(Closes, "true nil", recovered("false nil")), // it ends as closed
+			Do: func(w *purgatories, d *Do) string {
+				o := &op{met: &w.met}
+				n := 0
+				o.try = func() {
+					if n++; n == 2 {
+						d.Act()
+					}
+				}
+				completed, err := w.p.TryCompleteElseWatch(o, long, "near", "more")
 				return fmt.Sprint(completed, " ", text(err))
 			},
 		},
