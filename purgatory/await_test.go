@@ -3,7 +3,6 @@ package purgatory_test
 import (
 	"context"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -207,55 +206,6 @@ func TestAwaitReturnsNilIfARunningReadyReturnsTrue(t *testing.T) {
 			require.ErrorIs(t, err, errGone)
 		}
 		empty(t, p)
-	}
-}
-
-func TestAPanicInReadyElsewhereCountsAsFalse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told panics
-		p := onManualClock[string](t, told.option())
-		var state atomic.Int32
-		result := waitFor(t.Context(), p, hour, func() bool {
-			switch state.Load() {
-			case 1:
-				panic("of the user's")
-			case 2:
-				runtime.Goexit()
-			}
-			return state.Load() == 3
-		}, "a")
-		synctest.Wait() // Await has registered, and calls ready no more
-		for i := int32(1); i <= 3; i++ {
-			state.Store(i)
-			inBackground(func() { p.CheckAndComplete("a") })()
-		}
-		require.NoError(t, result())
-		synctest.Wait() // a goroutine of its own calls the handler
-		assert.Positive(t, told.n.Load())
-		empty(t, p)
-	})
-}
-
-func TestEveryAwaitReturnsWhenThePurgatoryCloses(t *testing.T) {
-	for round := range 10 {
-		p, err := purgatory.New[int]("test")
-		require.NoError(t, err)
-		var wg sync.WaitGroup
-		var answered atomic.Int32
-		for g := range 200 {
-			wg.Go(func() {
-				err := p.Await(context.Background(), hour, func() bool { return false }, g%3)
-				assert.ErrorIs(t, err, purgatory.ErrClosed)
-				answered.Add(1)
-			})
-		}
-		if round%2 == 0 {
-			runtime.Gosched()
-		}
-		require.NoError(t, p.Close())
-		wg.Wait()
-		assert.EqualValues(t, 200, answered.Load())
-		require.NoError(t, p.Shutdown(t.Context()))
 	}
 }
 

@@ -1,9 +1,6 @@
 package timer
 
 import (
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,64 +101,6 @@ func TestARefusedEntryMayGoToAnotherTimer(t *testing.T) {
 	addIn(t, other, tt, time.Second)
 	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrScheduled)
 	assert.Equal(t, 1, full.Pending())
-}
-
-// Many goroutines call every method of several timers with the same entries. Each accepted
-// entry runs once or is cancelled once, in whichever timer it is.
-func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
-	timers := [3]*SystemTimer{}
-	for i := range timers {
-		timers[i] = newSystem(t, WithShards(4), WithMaxPending(100))
-	}
-	entries := make([]*testTask, 64)
-	for i := range entries {
-		entries[i] = newTask(nil)
-	}
-	var accepted, cancelled, moved atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 6 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(1, uint64(g)))
-			for range 3000 {
-				timer, tt := timers[r.IntN(len(timers))], entries[r.IntN(len(entries))]
-				now := timer.Now()
-				switch r.IntN(6) {
-				case 0:
-					timer.Extend(&tt.TaskEntry, now+time.Duration(r.Int64N(int64(10*time.Second))))
-				case 1:
-					timer.DeadlineOf(&tt.TaskEntry)
-				case 2:
-					n := timer.CancelAll([]*TaskEntry{&tt.TaskEntry, &entries[r.IntN(len(entries))].TaskEntry})
-					cancelled.Add(int64(n))
-				case 3:
-					if timer.Cancel(&tt.TaskEntry) {
-						cancelled.Add(1)
-					}
-				default:
-					before := tt.owner.Load()
-					if timer.AddAt(&tt.TaskEntry, now, now+time.Duration(r.Int64N(int64(10*time.Millisecond)))) == nil {
-						accepted.Add(1)
-						if before != nil && before != &timer.store {
-							moved.Add(1)
-						}
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	pending := 0
-	for _, timer := range timers {
-		pending += len(timer.Stop())
-		require.Eventually(t, timer.Idle, time.Minute, time.Millisecond)
-		checkInvariants(t, &timer.store, nil)
-	}
-	ran := 0
-	for _, tt := range entries {
-		ran += int(tt.runs.Load())
-	}
-	assert.Equal(t, accepted.Load(), int64(ran+pending)+cancelled.Load())
-	assert.Positive(t, moved.Load(), "no entry has changed timers")
 }
 
 // operation is an operation that counts how often it was ended.

@@ -241,13 +241,13 @@ func TestOddUsersOfATimer(t *testing.T) {
 		Of: []string{"WithPanicHandler(h)"}, Want: and(silently("ran"), ofSlices("ran")),
 		Do: func(w *timers, d *Do) string {
 			w.report = func(_ any, stack []byte) { Slice(d, stack, 0); d.Act() }
-			ran := "did not run"
+			var ran atomic.Bool
 			_, err := w.system.AfterFunc(period, func() { panic("of the task") })
 			require.NoError(w.t, err)
-			_, err = w.system.AfterFunc(2*period, func() { ran = "ran" })
+			_, err = w.system.AfterFunc(2*period, func() { ran.Store(true) })
 			require.NoError(w.t, err)
 			time.Sleep(3 * period)
-			return ran
+			return map[bool]string{true: "ran", false: "did not run"}[ran.Load()]
 		},
 	})
 	rows[len(rows)-1].Want[Closes] = "did not run"
