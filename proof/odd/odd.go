@@ -6,6 +6,7 @@ package odd
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -130,12 +131,15 @@ func (d *Do) Spoil() {
 // package in the folder is handed.
 func Check[W World](t *testing.T, folder string, world func(t *testing.T) W, rows []Row[W]) {
 	t.Helper()
-	things, err := handed(folder)
-	if err != nil {
+	switch things, err := handed(folder); {
+	case errors.Is(err, exec.ErrNotFound):
+		t.Log("there is no go command to ask what users hand over")
+	case err != nil:
 		t.Fatal(err)
-	}
-	for _, missing := range compare(things, rows) {
-		t.Error(missing)
+	default:
+		for _, missing := range compare(things, rows) {
+			t.Error(missing)
+		}
 	}
 	for _, row := range rows {
 		for _, of := range row.Of {
