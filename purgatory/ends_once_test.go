@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
