@@ -42,11 +42,21 @@ func (u *unmet) Error() string {
 
 func (u *unmet) Unwrap() []error { return append([]error{u.reason}, u.failures...) }
 
+// failure is the error of a source. It has no text until somebody asks for it: the text of err is code of the user's, which may
+// call the future.
+type failure struct {
+	from int
+	err  error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("source %d: %v", f.from, f.err) }
+func (f *failure) Unwrap() error { return f.err }
+
 func (g *gathering[V]) unmetLocked(reason error) error {
 	u := &unmet{reason: reason, condition: g.condition, arrived: len(g.mu.results) - g.mu.failed}
 	for _, r := range g.mu.results {
 		if r.Err != nil {
-			u.failures = append(u.failures, fmt.Errorf("source %d: %w", r.From, r.Err))
+			u.failures = append(u.failures, &failure{r.From, r.Err})
 		}
 	}
 	return u

@@ -1,18 +1,12 @@
 package operation
 
 import (
-	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"reflect"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/delayedop/purgatory/internal/machine"
 )
 
 // request is a user's operation.
@@ -35,29 +29,6 @@ func TestOutcomesHaveNames(t *testing.T) {
 	}
 	assert.Equal(t, "Outcome(6)", Outcome(NumOutcomes).String(), "the first value that is no outcome")
 	assert.Equal(t, "Outcome(255)", Outcome(255).String())
-}
-
-func TestOutcomeAndCauseAreThoseOfTheMachine(t *testing.T) {
-	cause := errors.New("gone")
-	for o := Satisfied; o < NumOutcomes; o++ {
-		op := &request{}
-		assert.Equal(t, Pending, op.Outcome())
-		require.NoError(t, op.Cause())
-		m := machine.Of(op)
-		require.True(t, machine.Of(op).Begin(op, 2, 1))
-		assert.Equal(t, Pending, op.Outcome())
-		if o != Satisfied {
-			m.Release(false)
-			m.Claim(machine.Outcome(o), 1)
-		}
-		m.Settle(&cause)
-		assert.Equal(t, o, op.Outcome())
-		if o == Cancelled {
-			assert.Equal(t, cause, op.Cause())
-		} else {
-			require.NoError(t, op.Cause())
-		}
-	}
 }
 
 // An operation with one pointer of the user's own fills the size class of 112 bytes.
@@ -93,35 +64,4 @@ func TestOnlyATypeThatEmbedsIsAnOperation(t *testing.T) {
 		OnExpiration()
 	}
 	assert.False(t, reflect.TypeFor[three]().Implements(reflect.TypeFor[Operation]()))
-}
-
-// The test guards against new exported names.
-func TestThePackageHasAtMostSixteenNames(t *testing.T) {
-	files, err := parser.ParseFile(token.NewFileSet(), "operation.go", nil, 0)
-	require.NoError(t, err)
-	n := 0
-	for _, decl := range files.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			if d.Name.IsExported() {
-				n++
-			}
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				switch s := spec.(type) {
-				case *ast.TypeSpec:
-					if s.Name.IsExported() {
-						n++
-					}
-				case *ast.ValueSpec:
-					for _, name := range s.Names {
-						if name.IsExported() {
-							n++
-						}
-					}
-				}
-			}
-		}
-	}
-	assert.LessOrEqual(t, n, 16)
 }

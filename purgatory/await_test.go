@@ -3,7 +3,6 @@ package purgatory_test
 import (
 	"context"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -210,101 +209,6 @@ func TestAwaitReturnsNilIfARunningReadyReturnsTrue(t *testing.T) {
 	}
 }
 
-func TestAPanicInReadyElsewhereCountsAsFalse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told panics
-		p := onManualClock[string](t, told.option())
-		var state atomic.Int32
-		result := waitFor(t.Context(), p, hour, func() bool {
-			switch state.Load() {
-			case 1:
-				panic("of the user's")
-			case 2:
-				runtime.Goexit()
-			}
-			return state.Load() == 3
-		}, "a")
-		synctest.Wait() // Await has registered, and calls ready no more
-		for i := int32(1); i <= 3; i++ {
-			state.Store(i)
-			inBackground(func() { p.CheckAndComplete("a") })()
-		}
-		require.NoError(t, result())
-		synctest.Wait() // a goroutine of its own calls the handler
-		assert.Positive(t, told.n.Load())
-		empty(t, p)
-	})
-}
-
-func TestAwaitEndsOnceWhateverRaces(t *testing.T) {
-	// ready, the timeout, the context's end, and sometimes Close come at once.
-	p := open[int](t, purgatory.WithTick(50*time.Microsecond))
-	const rounds = 400
-	results := map[string]int{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for g := range 3 {
-		wg.Go(func() {
-			for i := range rounds {
-				var met, over atomic.Bool
-				ctx, cancel := context.WithCancelCause(context.Background())
-				var racers sync.WaitGroup
-				racers.Go(func() { runtime.Gosched(); met.Store(true); p.CheckAndComplete(g) })
-				racers.Go(func() { runtime.Gosched(); cancel(errGone) })
-				if i%3 == 0 {
-					racers.Go(func() { p.CancelForKey(g, errGone) })
-				}
-				err := p.Await(ctx, time.Duration(1+i%100)*time.Microsecond, func() bool {
-					assert.False(t, over.Load(), "ready after Await has returned")
-					return met.Load()
-				}, g, g+3)
-				over.Store(true)
-				name := "ready"
-				if err != nil {
-					name = err.Error()[:7]
-				}
-				mu.Lock()
-				results[name]++
-				mu.Unlock()
-				racers.Wait()
-				cancel(nil)
-			}
-		})
-	}
-	wg.Wait()
-	total := 0
-	for _, n := range results {
-		total += n
-	}
-	assert.Equal(t, 3*rounds, total)
-	empty(t, p)
-	conserved(t, p)
-	t.Log(results)
-}
-
-func TestEveryAwaitReturnsWhenThePurgatoryCloses(t *testing.T) {
-	for round := range 10 {
-		p, err := purgatory.New[int]("test")
-		require.NoError(t, err)
-		var wg sync.WaitGroup
-		var answered atomic.Int32
-		for g := range 200 {
-			wg.Go(func() {
-				err := p.Await(context.Background(), hour, func() bool { return false }, g%3)
-				assert.ErrorIs(t, err, purgatory.ErrClosed)
-				answered.Add(1)
-			})
-		}
-		if round%2 == 0 {
-			runtime.Gosched()
-		}
-		require.NoError(t, p.Close())
-		wg.Wait()
-		assert.EqualValues(t, 200, answered.Load())
-		require.NoError(t, p.Shutdown(t.Context()))
-	}
-}
-
 func TestAwaitCopiesItsKeysBeforeItTries(t *testing.T) {
 	p := open[string](t)
 	var met atomic.Bool
@@ -459,44 +363,6 @@ func TestAStoppedWaitLeavesNothing(t *testing.T) {
 		}), 2.0)
 	}
 	runtime.KeepAlive(p)
-}
-
-// Many goroutines select on waits that end in every way, one of them by Stop.
-func TestSelectingOnWaitsLosesNone(t *testing.T) {
-	p := open[string](t)
-	var met atomic.Int64
-	var stop atomic.Bool
-	var checks, waits sync.WaitGroup
-	checks.Go(func() {
-		for !stop.Load() {
-			met.Add(1)
-			p.CheckAndComplete("a")
-		}
-	})
-	for range 8 {
-		waits.Go(func() {
-			for i := range 500 {
-				after := met.Load()
-				w, err := p.StartWait(hour, func() bool { return met.Load() > after }, "a")
-				if !assert.NoError(t, err) {
-					return
-				}
-				if i%3 == 0 {
-					w.Stop()
-				}
-				<-w.Done()
-				if err := w.Err(); i%3 != 0 {
-					assert.NoError(t, err)
-				}
-			}
-		})
-	}
-	waits.Wait()
-	stop.Store(true)
-	checks.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, p.Shutdown(ctx))
 }
 
 // What ready has taken when the wait starts is the caller's, even if the purgatory has closed

@@ -1,15 +1,12 @@
 package purgatory_test
 
 import (
-	"context"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,91 +17,6 @@ import (
 )
 
 // Callbacks may call every method that does not block.
-
-func TestCallbacksMayCallEveryNonBlockingMethod(t *testing.T) {
-	everything := func(t *testing.T, p, q *stringPurgatory) func() {
-		t.Helper()
-		n := 0
-		return func() {
-			n++
-			for _, at := range []*stringPurgatory{p, q} {
-				for _, key := range []string{"same", "other"} {
-					o := &op{}
-					_, _ = at.TryCompleteElseWatch(o, hour, key)
-					at.Extend(o, 2*hour)
-					at.CheckAndComplete(key)
-					at.CheckAndCompleteUpTo(key, 3)
-					at.Signal(key)
-					if n%2 == 0 {
-						at.ForceComplete(o)
-					} else {
-						at.Cancel(o, errGone)
-					}
-					at.CancelForKey(key+"!", errGone)
-					at.AdvanceClock(0)
-				}
-				_, _, _, _ = at.NumDelayed(), at.Watched(), at.Waiting("same"), at.Stats()
-			}
-		}
-	}
-	for _, where := range []string{"first try", "second try", "check", "OnComplete", "OnExpiration"} {
-		for _, closes := range []bool{false, true} {
-			name := where
-			if closes {
-				name += ", which closes"
-			}
-			t.Run(name, func(t *testing.T) {
-				p, q := onManualClock[string](t), onManualClock[string](t)
-				bystander := submitted(t, p, "same", "other!")
-				do := everything(t, p, q)
-				call := func() {
-					do()
-					if closes {
-						assert.NoError(t, p.Close())
-						assert.NoError(t, q.Close())
-						do()
-					}
-				}
-				o := &op{}
-				at := map[string]int32{"first try": 1, "second try": 2, "check": 3}[where]
-				o.try = func() bool {
-					if o.tries.Load() == at {
-						call()
-					}
-					return false
-				}
-				switch where {
-				case "OnComplete":
-					o.complete = call
-				case "OnExpiration":
-					o.expire = call
-				}
-				_, err := p.TryCompleteElseWatch(o, time.Second, "same")
-				if closes && where == "first try" {
-					require.ErrorIs(t, err, purgatory.ErrClosed)
-				} else {
-					require.NoError(t, err)
-					p.CheckAndComplete("same")
-					p.AdvanceClock(time.Second)
-					// A signal worker may be trying the operation now. Then that worker expires it.
-					soon(t, "the expiry", func() {
-						for o.completed.Load() == 0 {
-							runtime.Gosched()
-						}
-					})
-				}
-				require.NoError(t, p.Shutdown(aWhile(t)))
-				require.NoError(t, q.Shutdown(aWhile(t)))
-				assert.LessOrEqual(t, o.completed.Load(), int32(1))
-				assert.EqualValues(t, 1, bystander.completed.Load())
-				for _, at := range []*stringPurgatory{p, q} {
-					empty(t, at)
-					conserved(t, at)
-				}
-			})
-		}
-	}
-}
 
 // depth returns the number of frames on this goroutine's stack, up to 20,000.
 func depth() int {
@@ -352,133 +264,5 @@ func TestKAFKA3994NoLockIsHeldWhileUserCodeRuns(t *testing.T) {
 	wg.Wait()
 	for _, o := range ops {
 		ended(t, o, operation.Satisfied)
-	}
-}
-
-// User code that nobody expects to call the purgatory may do so, from wherever the purgatory calls it: nothing waits for
-// itself, no operation stays held, and each ends once.
-func TestUserCodeMayCallBackFromWhereverItIsCalled(t *testing.T) {
-	rest := func() {
-		time.Sleep(time.Minute) // of the bubble: a Shutdown waits for a callback that calls it a second at most
-		synctest.Wait()
-	}
-	type scene struct {
-		p     *stringPurgatory
-		first *op
-		all   []*op
-		late  []*op
-		then  func() // what is called back, once
-	}
-	calls := map[string]func(s *scene){
-		"panic":         func(*scene) { panic("of the test") },
-		"Goexit":        func(*scene) { runtime.Goexit() },
-		"Close":         func(s *scene) { _ = s.p.Close() },
-		"check":         func(s *scene) { s.p.CheckAndComplete("k") },
-		"signal":        func(s *scene) { s.p.Signal("k", "l") },
-		"end itself":    func(s *scene) { s.p.Cancel(s.first, errGone) },
-		"end all":       func(s *scene) { s.p.CancelForKey("k", errGone) },
-		"let time pass": func(s *scene) { s.p.AdvanceClock(2 * hour) },
-		"purge":         func(s *scene) { s.p.AdvanceClock(0) },
-		"close, and ask for everything": func(s *scene) {
-			_ = s.p.Close()
-			_, _, _ = s.p.Stats(), s.p.Inspect(10), s.p.Waiting("k")
-		},
-		"ask for everything": func(s *scene) { _, _, _ = s.p.Stats(), s.p.Inspect(10), s.p.Waiting("k") },
-		"register": func(s *scene) {
-			o := &op{}
-			if _, err := s.p.TryCompleteElseWatch(o, hour, "k", "l"); err == nil {
-				s.late = append(s.late, o)
-			}
-		},
-		"Shutdown that may not wait": func(s *scene) {
-			ctx, end := context.WithCancel(context.Background())
-			end()
-			_ = s.p.Shutdown(ctx)
-		},
-	}
-	logs := func(event string) func(s *scene) purgatory.Option {
-		return func(s *scene) purgatory.Option {
-			return purgatory.WithLogger(slog.New(onEvent(func(e string) {
-				if e == event {
-					s.then()
-				}
-			})))
-		}
-	}
-	handles := func(s *scene) purgatory.Option { return purgatory.WithPanicHandler(func(any, []byte) { s.then() }) }
-	panics := func(s *scene) { s.first.try = func() bool { panic("of the test") }; s.p.CheckAndComplete("k") }
-	panicsAtTheEnd := func(s *scene) { s.first.complete = func() { panic("of the test") }; s.p.ForceComplete(s.first) }
-	none := func(*scene) purgatory.Option { return purgatory.WithPanicHandler(func(any, []byte) {}) }
-	places := map[string]struct {
-		with func(s *scene) purgatory.Option
-		get  func(s *scene)
-	}{
-		"handler of a try":       {handles, panics},
-		"handler of a callback":  {handles, panicsAtTheEnd},
-		"logger of a panic":      {logs(purgatory.EventPanic), panics},
-		"logger of a callback's": {logs(purgatory.EventPanic), panicsAtTheEnd},
-		"logger of Close":        {logs(purgatory.EventClosed), func(s *scene) { _ = s.p.Close() }},
-		"a loop over the keys": {none, func(s *scene) {
-			for range s.p.Keys() {
-				s.then()
-			}
-		}},
-		"TryComplete":  {none, func(s *scene) { s.first.try = func() bool { s.then(); return false }; s.p.CheckAndComplete("k") }},
-		"OnComplete":   {none, func(s *scene) { s.first.complete = s.then; s.p.ForceComplete(s.first) }},
-		"OnExpiration": {none, func(s *scene) { s.first.expire = s.then; s.p.AdvanceClock(hour) }},
-		"TryComplete of a newcomer": {none, func(s *scene) {
-			o := &op{try: func() bool { s.then(); return true }}
-			_, _ = s.p.TryCompleteElseWatch(o, hour, "n")
-		}},
-		"condition of a wait": {none, func(s *scene) { _ = s.p.Await(context.Background(), 0, func() bool { s.then(); return true }, "n") }},
-	}
-	for place, at := range places {
-		for name, call := range calls {
-			{
-				t.Run(name+" from "+place, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						s := &scene{}
-						var met atomic.Bool
-						var times atomic.Int32 // a worker may call it, too
-						s.then = func() {
-							if times.Add(1) == 1 {
-								call(s)
-							}
-						}
-						s.p = onManualClock[string](t, at.with(s), purgatory.WithWatcherShards(1), purgatory.WithDiagnostics())
-						for range 3 {
-							o := until(&met)
-							submit(t, s.p, o, hour, "k", "l")
-							s.all = append(s.all, o)
-						}
-						s.first = s.all[0]
-						inBackground(func() {
-							defer func() { _ = recover() }() // of a panic that is its caller's
-							at.get(s)
-						})()
-						rest()
-						require.Positive(t, times.Load(), "it was called")
-						s.first.try = met.Load
-						met.Store(true)
-						s.p.CheckAndComplete("k")
-						rest()
-						for i, o := range s.all {
-							assert.NotEqual(t, operation.Pending, o.Outcome(), "operation %d", i)
-							assert.EqualValues(t, 1, o.completed.Load(), "operation %d", i)
-						}
-						require.NoError(t, s.p.Close())
-						rest()
-						for _, o := range s.late {
-							assert.EqualValues(t, 1, o.completed.Load())
-						}
-						ctx, end := context.WithTimeout(context.Background(), hour)
-						defer end()
-						assert.NoError(t, s.p.Shutdown(ctx), "everybody is answered")
-						assert.Zero(t, conserved(t, s.p).Pending)
-						empty(t, s.p)
-					})
-				})
-			}
-		}
 	}
 }

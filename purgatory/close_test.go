@@ -135,39 +135,6 @@ func TestCloseDoesNotWaitForCallbacksElsewhere(t *testing.T) {
 	require.NoError(t, p.Shutdown(t.Context()))
 }
 
-func TestCloseMayBeCalledFromAnyCallback(t *testing.T) {
-	for _, where := range []string{"OnComplete", "OnExpiration", "signalled check"} {
-		p, err := purgatory.New[string]("test")
-		require.NoError(t, err)
-		closes := func() { assert.NoError(t, p.Close()) }
-		o := &op{}
-		switch where {
-		case "OnComplete":
-			o.complete = closes
-		case "OnExpiration":
-			o.expire = closes
-		default:
-			o.try = func() bool {
-				if o.tries.Load() > 2 {
-					closes()
-				}
-				return false
-			}
-		}
-		bystander := submitted(t, p, "b")
-		timeout := time.Millisecond
-		if where == "signalled check" {
-			timeout = hour
-		}
-		submit(t, p, o, timeout, "a")
-		p.Signal("a")
-		eventually(t, func() bool { return bystander.completed.Load() == 1 }, where)
-		ended(t, bystander, operation.Closed)
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.EqualValues(t, 1, o.completed.Load())
-	}
-}
-
 func TestGoexitInACallbackOfCloseLeavesNothingPending(t *testing.T) {
 	p, err := purgatory.New[int]("test")
 	require.NoError(t, err)
@@ -254,47 +221,6 @@ func TestCloseRefusesSubmissionsFromItsFirstCallbackOn(t *testing.T) {
 	require.NoError(t, p.Close())
 	assert.Equal(t, n*n, refused)
 	assert.EqualValues(t, n, p.Stats().Accepted)
-}
-
-func TestHundredsOfSubmissionsDuringCloseEndOnce(t *testing.T) {
-	const goroutines = 300
-	for _, shards := range []int{1, 64} {
-		p := open[int](t, purgatory.WithWatcherShards(shards))
-		var accepted, refused, completed, wrong atomic.Int64
-		var group sync.WaitGroup
-		begin := make(chan struct{})
-		for g := range goroutines {
-			group.Go(func() {
-				<-begin
-				for i := 0; ; i++ {
-					o := &op{complete: func() { completed.Add(1) }}
-					switch _, err := p.TryCompleteElseWatch(o, hour, g, i%7); {
-					case err == nil:
-						accepted.Add(1)
-					case errors.Is(err, purgatory.ErrClosed):
-						refused.Add(1)
-						if o.Outcome() != operation.Pending || o.completed.Load() != 0 {
-							wrong.Add(1)
-						}
-						return
-					default:
-						wrong.Add(1)
-						return
-					}
-				}
-			})
-		}
-		close(begin)
-		eventually(t, func() bool { return accepted.Load() > goroutines }, "they are at it")
-		require.NoError(t, p.Close())
-		group.Wait()
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.EqualValues(t, goroutines, refused.Load())
-		assert.Equal(t, accepted.Load(), completed.Load(), "each that was accepted is answered")
-		assert.Zero(t, wrong.Load())
-		assert.Equal(t, accepted.Load(), p.Stats().Closed)
-		empty(t, p)
-	}
 }
 
 func TestCloseEndsAnOperationThatExpiresDuringRegistration(t *testing.T) {

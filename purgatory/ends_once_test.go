@@ -295,33 +295,6 @@ func TestACancellationEndsWhatWaitedWhenItWasCalled(t *testing.T) {
 	}
 }
 
-func TestCompletionAndExpiryHaveOneWinner(t *testing.T) {
-	// Kafka's published load test uses the timeout as the latency, so that every completion
-	// races its expiry. Each operation must end once.
-	p := open[int](t, purgatory.WithTick(10*time.Microsecond))
-	outcomes := map[operation.Outcome]int{}
-	for i := range 1500 {
-		var met atomic.Bool
-		o := until(&met)
-		submitOrNot(t, p, o, 50*time.Microsecond, i%3)
-		for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
-			runtime.Gosched()
-		}
-		met.Store(true)
-		p.CheckAndComplete(i % 3)
-		eventually(t, func() bool { return o.completed.Load() == 1 }, "one of the two")
-		outcomes[o.Outcome()]++
-	}
-	assert.Equal(t, 1500, outcomes[operation.Satisfied]+outcomes[operation.Expired])
-	eventually(t, func() bool { return p.Stats().Satisfied == int64(outcomes[operation.Satisfied]) }, "the counters agree")
-}
-
-func submitOrNot(t *testing.T, p *intPurgatory, o *op, timeout time.Duration, key int) {
-	t.Helper()
-	_, err := p.TryCompleteElseWatch(o, timeout, key)
-	require.NoError(t, err)
-}
-
 func TestOnlyOneOfManySubmissionsIsAccepted(t *testing.T) {
 	for range 200 {
 		p, q := onManualClock[string](t), onManualClock[string](t)

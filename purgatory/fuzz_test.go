@@ -198,7 +198,7 @@ func (s *play) step() {
 	case 14:
 		if o := s.any(); o != nil {
 			timeout := s.timeout()
-			inTime := o.outcome == operation.Pending && !o.endless
+			inTime := o.outcome == operation.Pending
 			if inTime {
 				o.deadline = timer.Deadline(m.now, timeout)
 			}
@@ -347,7 +347,6 @@ type waits struct {
 	at       []purgatory.KeyPosition[int]
 	need     []int64 // of each key: the progress that it waits for
 	deadline time.Duration
-	endless  bool // it has no deadline to move
 	outcome  operation.Outcome
 	cause    error
 	child    time.Duration // timeout of the operation that OnComplete submits; < 0: none
@@ -389,7 +388,7 @@ func (m *model) submit(o *waits, timeout time.Duration) (completed bool, err err
 	case m.pending() >= mostPending:
 		return false, purgatory.ErrFull
 	}
-	o.deadline, o.endless = timer.Deadline(m.now, timeout), timeout == purgatory.NoTimeout
+	o.deadline = timer.Deadline(m.now, timeout)
 	m.ops = append(m.ops, o)
 	if m.met(o) {
 		m.end([]*waits{o}, operation.Satisfied, nil)

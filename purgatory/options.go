@@ -117,7 +117,7 @@ func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
 // WithPanicHandler sets a function that gets the value and the stack of each panic of user code. A goroutine that
 // exists while there are panics calls it, one after the other; it may block. Without it, slog's default logger logs
-// panics, unless the logger of [WithLogger] does: see [EventPanic].
+// panics, unless the logger of [WithLogger] does: see [EventPanic]. It also logs panics of that logger, and of h.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")

@@ -236,33 +236,6 @@ func TestAFailingPanicHandlerStopsNothing(t *testing.T) {
 	}
 }
 
-func TestWorkersAndReaperSurvivePanicsAndGoexits(t *testing.T) {
-	for misdeed, commit := range misdeeds {
-		t.Run(misdeed, func(t *testing.T) {
-			var told panics
-			p := open[string](t, told.option(), purgatory.WithWorkers(1), purgatory.WithReapInterval(time.Millisecond))
-			for range 50 {
-				submit(t, p, &op{complete: commit, expire: commit}, time.Millisecond, "a")
-				tries := &op{}
-				tries.try = func() bool {
-					if tries.tries.Load() > 2 {
-						commit()
-					}
-					return false
-				}
-				// A signal may cause a third try during the registration.
-				inBackground(func() { _, _ = p.TryCompleteElseWatch(tries, 3*time.Millisecond, "a") })()
-				p.Signal("a")
-			}
-			eventually(t, func() bool { return p.Stats().Expired == 100 }, "everything expires")
-			last := submitted(t, p, "b")
-			last.try = nil
-			p.CancelForKey("b", nil)
-			ended(t, last, operation.Cancelled)
-		})
-	}
-}
-
 // group is a key that is compared by its address.
 type group struct{ name string }
 

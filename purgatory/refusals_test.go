@@ -218,50 +218,6 @@ func TestOperationsOfAnotherPurgatoryAreRefused(t *testing.T) {
 	}
 }
 
-func TestOperationsOfAnotherPurgatoryAreRefusedUnderRace(t *testing.T) {
-	produce, fetch := open[int](t), open[int](t)
-	var wg sync.WaitGroup
-	var stop atomic.Bool
-	current := make(chan *op, 1)
-	for range 2 {
-		wg.Go(func() { // methods of the other purgatory
-			for !stop.Load() {
-				select {
-				case o := <-current:
-					assert.False(t, fetch.Extend(o, time.Millisecond))
-					assert.False(t, fetch.Cancel(o, errGone))
-					assert.False(t, fetch.ForceComplete(o))
-				default:
-					runtime.Gosched()
-				}
-			}
-		})
-	}
-	for i := range 2000 {
-		var met atomic.Bool
-		o := until(&met)
-		select {
-		case current <- o:
-		default:
-		}
-		if _, err := produce.TryCompleteElseWatch(o, time.Duration(i%3)*time.Millisecond, 1, i); !assert.NoError(t, err) {
-			break
-		}
-		select {
-		case current <- o:
-		default:
-		}
-		met.Store(true)
-		produce.CheckAndComplete(1)
-		eventually(t, func() bool { return o.completed.Load() == 1 }, "it ends once")
-		assert.NoError(t, o.Cause())
-	}
-	stop.Store(true)
-	wg.Wait()
-	empty(t, fetch)
-	conserved(t, produce)
-}
-
 // Whoever has seen that the only pending operation has ended finds a place for the next one,
 // however that has ended: in the purgatory, and in its timer.
 func TestAnOperationThatHasEndedTakesNoPlace(t *testing.T) {

@@ -143,7 +143,7 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 	if !p.takePlace() {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
-	if timeout != NoTimeout {
+	if timeout != NoTimeout { // else the first Extend adds the entry
 		if err := p.entries.AddAt(entryOf(m), now, timer.Deadline(now, timeout)); err != nil {
 			p.freePlace()
 			kind := ErrClosed

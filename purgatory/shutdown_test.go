@@ -156,31 +156,6 @@ func over(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestShutdownWaitsForPendingOperations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("test")
-		require.NoError(t, err)
-		var met atomic.Bool
-		satisfied, expiring := until(&met), &op{}
-		submit(t, p, satisfied, hour, "a")
-		submit(t, p, expiring, time.Second, "b")
-		go func() {
-			time.Sleep(500 * time.Millisecond)
-			_, err := p.TryCompleteElseWatch(&op{}, hour, "a")
-			assert.ErrorIs(t, err, purgatory.ErrClosed, "nothing new")
-			met.Store(true)
-			p.Signal("a") // Shutdown waits for signals, too
-		}()
-		start := time.Now()
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.GreaterOrEqual(t, time.Since(start), time.Second)
-		assert.Less(t, time.Since(start), 2*time.Second)
-		ended(t, satisfied, operation.Satisfied)
-		ended(t, expiring, operation.Expired)
-		empty(t, p)
-	})
-}
-
 func TestShutdownClosesWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := purgatory.New[string]("test")
@@ -193,27 +168,6 @@ func TestShutdownClosesWhenItsContextEnds(t *testing.T) {
 		ended(t, o, operation.Closed)
 		require.NoError(t, p.Shutdown(t.Context()), "again, to wait for more")
 		empty(t, p)
-	})
-}
-
-func TestShutdownWaitsForEveryCallback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, err := purgatory.New[string]("test", purgatory.WithWorkers(2))
-		require.NoError(t, err)
-		var running atomic.Int32
-		slow := func() { running.Add(1); time.Sleep(time.Minute); running.Add(-1) }
-		var met atomic.Bool
-		signalled := until(&met)
-		signalled.complete = slow
-		submit(t, p, signalled, hour, "a")
-		for range 3 {
-			submit(t, p, &op{expire: slow}, time.Second, "b")
-		}
-		met.Store(true)
-		p.Signal("a")
-		require.NoError(t, p.Shutdown(t.Context()))
-		assert.Zero(t, running.Load())
-		assert.EqualValues(t, 3, p.Stats().Expired)
 	})
 }
 

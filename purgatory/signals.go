@@ -109,20 +109,24 @@ func (p *Purgatory[K]) Signal(keys ...K) {
 		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 		return
 	}
-	hashes := p.hashes(keys)
-	for i, key := range keys {
-		p.signal(key, hashes[i], EveryPosition)
+	for _, k := range p.hashed(keys) {
+		p.signal(k.key, k.hash, EveryPosition)
 	}
 }
 
-// hashes returns the hashes of keys. It panics for a key that cannot be hashed, before a check
-// or a signal of any.
-func (p *Purgatory[K]) hashes(keys []K) []uint64 {
-	hashes := make([]uint64, len(keys))
+type hashed[K comparable] struct {
+	key  K
+	hash uint64
+}
+
+// hashed copies keys, with their hashes: a callback may write to the slice that the caller has passed. It panics for a key that
+// cannot be hashed, before a check or a signal of any.
+func (p *Purgatory[K]) hashed(keys []K) []hashed[K] {
+	all := make([]hashed[K], len(keys))
 	for i, key := range keys {
-		hashes[i] = p.watchers.Hash(key)
+		all[i] = hashed[K]{key, p.watchers.Hash(key)}
 	}
-	return hashes
+	return all
 }
 
 // SignalUpTo is [Purgatory.Signal] for a key whose state has reached position: see

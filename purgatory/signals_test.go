@@ -15,39 +15,6 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-func TestSignalUnderALockThatTheCallbacksNeed(t *testing.T) {
-	p := open[string](t)
-	var mu sync.Mutex
-	met := false
-	const ops = 500
-	var done atomic.Int32
-	for range ops {
-		o := &op{}
-		o.try = func() bool {
-			if o.tries.Load() <= 2 {
-				return false // during the registration, when the test does not hold the lock
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			return met
-		}
-		o.complete = func() {
-			mu.Lock()
-			defer mu.Unlock()
-			p.Signal("b") // from a callback, and under the lock again
-			done.Add(1)
-		}
-		submit(t, p, o, hour, "a", "b")
-	}
-	mu.Lock()
-	met = true
-	p.Signal("a")
-	p.SignalUpTo("b", 3)
-	mu.Unlock()
-	eventually(t, func() bool { return done.Load() == ops }, "the workers run the check")
-	empty(t, p)
-}
-
 func TestSignalsOfAKeyCoalesceUntilItsCheckBegins(t *testing.T) {
 	p := onManualClock[string](t)
 	held := purgatory.HoldWorkers(t, p)
@@ -99,29 +66,6 @@ func TestAKeySignalledDuringItsCheckIsCheckedAgain(t *testing.T) {
 	close(g.leave)
 	eventually(t, func() bool { return o.completed.Load() == 1 }, "the second check")
 	ended(t, o, operation.Satisfied)
-}
-
-func TestNoSignalIsLost(t *testing.T) {
-	p := open[int](t, purgatory.WithWatcherShards(4))
-	var wg sync.WaitGroup
-	const rounds, keys = 1500, 5
-	for g := range 3 {
-		wg.Go(func() {
-			for i := range rounds {
-				var met atomic.Bool
-				o := until(&met)
-				_, err := p.TryCompleteElseWatch(o, hour, (g+i)%keys, keys+g)
-				assert.NoError(t, err)
-				met.Store(true)
-				p.Signal((g + i) % keys)
-			}
-		})
-	}
-	wg.Wait()
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "every one was checked after its signal")
-	eventually(t, func() bool { return p.Stats().Keys == 0 }, "whoever ended the last one is through with its other key")
-	empty(t, p)
-	assert.EqualValues(t, 3*rounds, conserved(t, p).Satisfied)
 }
 
 func TestSignalsAreDrainedByShutdown(t *testing.T) {

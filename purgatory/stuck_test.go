@@ -157,32 +157,6 @@ func TestCallbacksThatDoNotReturnAreTimedBesideOthers(t *testing.T) {
 	}
 }
 
-func TestBlockedCallbacksDoNotHoldUpLaterOnes(t *testing.T) {
-	// Many goroutines are blocked in callbacks of one shard, more than there are workers,
-	// until the callback of the operation that ends last releases them.
-	const workers = 4
-	const blocked = 64 + workers - 1
-	p := open[int](t, purgatory.WithWatcherShards(1), purgatory.WithReapInterval(time.Millisecond), purgatory.WithWorkers(workers))
-	var waiting atomic.Int32
-	release := make(chan struct{})
-	var waits []func()
-	for i := range blocked {
-		o := &op{complete: func() { waiting.Add(1); <-release }}
-		submit(t, p, o, hour, i)
-		waits = append(waits, inBackground(func() { p.ForceComplete(o) }))
-	}
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "all are ended")
-	key := submitted(t, p, blocked)
-	key.complete = func() { close(release) }
-	assert.True(t, p.ForceComplete(key))
-	for _, wait := range waits {
-		wait()
-	}
-	eventually(t, func() bool { return waiting.Load() == blocked }, "every callback runs")
-	ended(t, key, operation.Forced)
-	require.NoError(t, p.Shutdown(aWhile(t)), "no goroutine counts as being inside a callback")
-}
-
 // Tests with many operations and many goroutines.
 
 // Any number of callbacks may block, and no other operation waits for them. With one shard,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	uatomic "go.uber.org/atomic"
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -20,17 +19,17 @@ import (
 
 // Timeouts of operations. Package timer tests the wheels.
 
-// An operation without a timeout has no deadline to move.
-func TestExtendGivesNoTimeout(t *testing.T) {
+// The first deadline of an operation without a timeout starts the reaper, without which nothing would expire.
+func TestExtendStartsTheReaper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t)
 		o := &op{}
 		submit(t, p, o, purgatory.NoTimeout, 1)
-		require.False(t, p.Extend(o, time.Second))
 		require.False(t, p.Reaping(), "nothing can expire")
-		time.Sleep(time.Hour)
-		pending(t, o)
-		require.NoError(t, p.Close())
+		require.True(t, p.Extend(o, time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		ended(t, o, operation.Expired)
 	})
 }
 
@@ -385,46 +384,6 @@ func TestExtendReturnsFalseForEndedOrUnacceptedOperations(t *testing.T) {
 		end(o)
 		assert.False(t, p.Extend(o, hour), name)
 	}
-}
-
-func TestExtendAndExpiryHaveOneWinner(t *testing.T) {
-	// Heartbeats race expiries. An Extend that returns true postpones the expiry; after the
-	// first one that returns false the operation has ended or is ending.
-	p := open[int](t, purgatory.WithTick(20*time.Microsecond))
-	const rounds = 100
-	var inTime, tooLate atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 2 {
-		wg.Go(func() {
-			for i := range rounds {
-				var promised time.Duration // the operation does not expire before this
-				var expiredAt uatomic.Duration
-				started := time.Now()
-				o := &op{expire: func() { expiredAt.Store(time.Since(started)) }}
-				timeout := time.Duration(20+i%60) * time.Microsecond
-				_, err := p.TryCompleteElseWatch(o, timeout, g)
-				assert.NoError(t, err)
-				for range 2000 {
-					now := time.Since(started)
-					if !p.Extend(o, timeout) {
-						tooLate.Add(1)
-						break
-					}
-					promised = now + timeout // counted from before the call
-					inTime.Add(1)
-					runtime.Gosched()
-				}
-				eventually(t, func() bool { return expiredAt.Load() > 0 }, "it expires in the end")
-				assert.GreaterOrEqual(t, expiredAt.Load(), promised, "expired although extended in time")
-				assert.False(t, p.Extend(o, hour))
-				ended(t, o, operation.Expired)
-			}
-		})
-	}
-	wg.Wait()
-	empty(t, p)
-	assert.EqualValues(t, 2*rounds, conserved(t, p).Expired)
-	t.Logf("%d in time, %d too late", inTime.Load(), tooLate.Load())
 }
 
 func TestAMillionExtendsCauseOneExpiry(t *testing.T) {

@@ -79,27 +79,27 @@ func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
 		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
-	hashes := p.hashes(keys)
-	p.underWay(keys, 1)
+	all := p.hashed(keys)
+	p.underWay(all, 1)
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
-		for i++; i < len(keys); i++ {
-			p.signal(keys[i], hashes[i], EveryPosition)
+		for i++; i < len(all); i++ {
+			p.signal(all[i].key, all[i].hash, EveryPosition)
 		}
-		p.underWay(keys, -1)
+		p.underWay(all, -1)
 	}()
-	for ; i < len(keys); i++ {
-		completed += p.called(keys[i], hashes[i], EveryPosition)
+	for ; i < len(all); i++ {
+		completed += p.called(all[i].key, all[i].hash, EveryPosition)
 	}
 	return completed
 }
 
-// underWay tells the hook with 1 that all of keys are being checked, also those whose turn has not come, and with -1
+// underWay tells the hook with 1 that all of them are being checked, also those whose turn has not come, and with -1
 // that they have been.
-func (p *Purgatory[K]) underWay(keys []K, n int) {
+func (p *Purgatory[K]) underWay(all []hashed[K], n int) {
 	if h := p.cfg.hook; h != nil {
-		for _, key := range keys {
-			h.Walk(key, n)
+		for _, k := range all {
+			h.Walk(k.key, n)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it has. If it returns true, op
 // will not expire before the new deadline. That may be so for some time after the old deadline, where no clock has
 // come by yet: Extend is no check of a lease. If it returns false, op has ended, is expiring, is still being
-// registered, has no timeout, or belongs to another purgatory. Extend runs no callback and does not block.
+// registered, or belongs to another purgatory. Extend runs no callback and does not block.
 //
 // A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and does not touch the wheel.
 // With a timeout of zero or less op expires at once, on an expiry worker (on a manual clock: in the next
@@ -187,7 +187,11 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 	if m == nil || !m.AcceptedBy(p.id) {
 		return false
 	}
-	return p.entries.Extend(entryOf(m), timer.Deadline(p.now(), timeout))
+	deadline := timer.Deadline(p.now(), timeout)
+	if !p.reaping.off.Load() {
+		p.startReaper()
+	}
+	return p.entries.Extend(entryOf(m), deadline)
 }
 
 // Keys returns an iterator over the keys that operations wait for, in no order. It holds no lock while the loop's body

@@ -354,6 +354,22 @@ func TestABatchHasItsBound(t *testing.T) {
 		assert.LessOrEqual(t, most, purgatory.BatchSize)
 		assert.Greater(t, most, purgatory.BatchSize-8)
 	}
+	for _, n := range []int{7, 8, 9, purgatory.BatchSize - 1, purgatory.BatchSize, purgatory.BatchSize + 1} {
+		p := onManualClock[string](t)
+		tried, first, met := 0, 0, false
+		for range n {
+			o := &op{try: func() bool { tried++; return met }}
+			o.complete = func() {
+				if first == 0 {
+					first = tried
+				}
+			}
+			submit(t, p, o, hour, "a")
+		}
+		tried, met = 0, true
+		assert.Equal(t, n, p.CheckAndComplete("a"))
+		assert.Equal(t, []int{n, min(n, purgatory.BatchSize)}, []int{tried, first}, "tries, and those before the first callback")
+	}
 }
 
 // Walks, claims, ends one by one, expiries and newcomers race on a few keys, at positions and without, so that keys leave the map and

@@ -3,7 +3,6 @@ package purgatory_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -233,43 +232,6 @@ func TestNoMethodBlocksOnARunningTryComplete(t *testing.T) {
 	require.NoError(t, p.Close())
 	proceed(false)
 	ended(t, &o.op, operation.Forced)
-}
-
-func TestTryCompleteNeverOverlapsItselfOrTheCallbacks(t *testing.T) {
-	p := open[int](t, purgatory.WithTick(100*time.Microsecond), purgatory.WithWatcherShards(2))
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			for i := range 300 {
-				var inside atomic.Int32
-				alone := func() {
-					if !assert.EqualValues(t, 1, inside.Add(1)) {
-						return
-					}
-					runtime.Gosched()
-					inside.Add(-1)
-				}
-				calls := 0 // without a lock: the race detector sees an overlap, too
-				o := &op{complete: func() { alone(); calls++ }, expire: func() { alone(); calls++ }}
-				o.try = func() bool { alone(); calls++; return calls > 4 }
-				_, err := p.TryCompleteElseWatch(o, time.Duration(i%5)*50*time.Microsecond, 0, 1)
-				assert.NoError(t, err)
-				p.CheckAndComplete(g % 2)
-				switch i % 4 {
-				case 0:
-					p.ForceComplete(o)
-				case 1:
-					p.Cancel(o, errGone)
-				case 2:
-					p.Signal(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	p.CancelForKey(0, nil)
-	eventually(t, func() bool { return p.NumDelayed() == 0 }, "all ended")
-	assert.EqualValues(t, 1200, conserved(t, p).Accepted)
 }
 
 func TestAnOperationMayEndItselfInTryComplete(t *testing.T) {

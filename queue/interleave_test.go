@@ -25,6 +25,8 @@ type scene[T any] struct {
 	requests int        // that were accepted, and have no channel
 	answers  int        // of those
 	all      []*Waiter[T]
+	running  int   // callbacks
+	drained  bool  // a Shutdown has returned, and has left nobody
 	items    int   // that were made
 	put      int64 // units that were accepted
 	got      []T
@@ -37,6 +39,16 @@ func (s *scene[T]) answer(item T, err error) {
 	if err == nil {
 		s.got = append(s.got, item)
 	}
+}
+
+func (s *scene[T]) callback(item T, err error) {
+	if s.drained {
+		s.err = errors.New("a callback runs after Shutdown has returned")
+	}
+	s.running++
+	sched.Yield()
+	s.answer(item, err)
+	s.running--
 }
 
 func (s *scene[T]) start(done func(T, error), at ...Place) *Waiter[T] {
@@ -80,7 +92,7 @@ func verbs[T any](item func(n int) T) map[string]func(s *scene[T]) {
 		},
 		"try":      func(s *scene[T]) { s.requests++; s.answer(s.q.Take(background, 0, Place{N: s.units})) },
 		"start":    func(s *scene[T]) { s.start(nil) },
-		"callback": func(s *scene[T]) { s.start(s.answer) },
+		"callback": func(s *scene[T]) { s.start(s.callback) },
 		"stop": func(s *scene[T]) {
 			if s.waiting != nil {
 				s.waiting.Stop()
@@ -94,8 +106,14 @@ func verbs[T any](item func(n int) T) map[string]func(s *scene[T]) {
 			returned := make(chan struct{})
 			defer close(returned)
 			s.spawn("time", func() { sched.Pause(drainFor, returned) }) // a callback runs when the clock is moved
-			if err := s.q.Shutdown(ended); err != nil && !errors.Is(err, context.Canceled) {
+			switch err := s.q.Shutdown(ended); {
+			case err != nil && !errors.Is(err, context.Canceled):
 				s.err = err
+			case err == nil || err == context.Canceled: //nolint:errorlint // the very error: every callback has returned
+				s.drained = true
+				if s.running > 0 || s.q.mu.callbacks > 0 || s.q.mu.waiting > 0 {
+					s.err = fmt.Errorf("when Shutdown returns %d callbacks run, %d are counted, %d wait", s.running, s.q.mu.callbacks, s.q.mu.waiting)
+				}
 			}
 		},
 	}

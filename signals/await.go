@@ -3,6 +3,7 @@ package signals
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -76,7 +77,7 @@ func expired(timeout time.Duration) error {
 
 // awaitDone is AwaitRead that may have to wait.
 func awaitDone[V any, K comparable](ctx context.Context, p *purgatory.DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (V, bool, error), keys []K) (value V, err error) {
-	r := &reader[K]{p: p, keys: keys, timeout: timeout, woken: sched.NewToken()}
+	r := &reader[K]{p: p, keys: slices.Clone(keys), timeout: timeout, woken: sched.NewToken()}
 	r.first.reader = r
 	if err := r.watch(&r.first, timeout); err != nil {
 		return value, err

@@ -107,7 +107,8 @@ const (
 	// error.
 	EventFinal = "signals.source.final"
 	// EventUnread: a bulk read has failed; the runner reads the unread keys again after pause.
-	// Warn: error, keys (the number of them), pause.
+	// Warn: error, keys (the number of them), pause. Without keys: a method of the Waiters, or the function of
+	// [Part], has panicked; the runner re-checks everything after pause.
 	EventUnread = "signals.resync.failed"
 	// EventRechecked: every key has been signalled. Debug: keys and reads (of WithResync),
 	// elapsed.

@@ -33,6 +33,9 @@ func (u UnreadError[K]) Error() string {
 // errHangs: a call of the function of WithResync has not returned when its context ended.
 var errHangs = errors.New("signals: the bulk read does not return although its context has ended")
 
+// errExited is the error of a function of the user's that has ended its goroutine.
+var errExited = errors.New("the function has called runtime.Goexit")
+
 // panicked is the error of a function of the user's that has panicked.
 type panicked struct {
 	value string
@@ -69,7 +72,7 @@ func (r *Runner[K]) readKeys(ctx context.Context, keys []K) (unread []K, err err
 // apart calls f, which is user code, on a goroutine of its own, so that a panic or a runtime.Goexit in it ends
 // this call and nothing else. Its error is final when done is closed.
 func (r *Runner[K]) apart(f func() error) (done chan struct{}, result *error) {
-	err := errors.New("the function has called runtime.Goexit")
+	err := errExited
 	done = make(chan struct{})
 	r.calls.Go(func() {
 		defer close(done)

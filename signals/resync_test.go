@@ -347,3 +347,32 @@ func TestAFaultInABulkReadConcernsItsKeysOnly(t *testing.T) {
 		})
 	}
 }
+
+// A bulk read has at most 1000 keys, and each key is read once.
+func TestABulkReadHasItsBound(t *testing.T) {
+	for n, want := range map[int][]int{999: {999}, 1000: {1000}, 1001: {1000, 1}, 2000: {1000, 1000}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open(t)
+			var sizes []int
+			read := map[string]int{}
+			r, err := signals.To(p, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(_ context.Context, keys []string) error {
+				sizes = append(sizes, len(keys))
+				for _, key := range keys {
+					read[key]++
+				}
+				return nil
+			}))
+			require.NoError(t, err)
+			for i := range n {
+				_, err := p.StartWait(time.Hour, func() bool { return false }, fmt.Sprint(i))
+				require.NoError(t, err)
+			}
+			stop := runIn(t, r, script(stands))
+			time.Sleep(time.Minute)
+			assert.Equal(t, want, sizes)
+			assert.Len(t, read, n)
+			stop()
+			require.NoError(t, p.Close())
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
@@ -160,8 +161,8 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	within, stop := context.WithCancel(ctx)
 	rechecker := rechecker[K]{r: r, pauses: backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}}
 	var going sched.Group
-	going.Go(func() { rechecker.run(within) })
-	going.Go(func() { r.repeats.run(within) })
+	r.keep(&going, within, rechecker.run)
+	r.keep(&going, within, r.repeats.run)
 	going.Go(func() { r.hearItself(within) })
 	defer r.cfg.records.Wait(lastWords)
 	defer r.calls.Wait()
@@ -186,6 +187,30 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// keep has a goroutine of going run f, which returns when ctx has ended. If it panics or calls runtime.Goexit before, in a method of
+// the user's Waiters or the function of [Part], f runs again after a pause, and everything is re-checked.
+func (r *Runner[K]) keep(going *sched.Group, ctx context.Context, f func(ctx context.Context)) {
+	going.Go(func() {
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			err := errExited
+			if v := recover(); v != nil {
+				err = &panicked{panicText(v), debug.Stack()}
+			}
+			r.cfg.logger.Warn(EventUnread, "error", err, "pause", r.cfg.maxPause)
+			if sleep(ctx, r.cfg.maxPause) {
+				r.keep(going, ctx, f)
+				r.asked.Put()
+			}
+		}()
+		f(ctx)
+		returned = true
+	})
 }
 
 // runOnce runs source until it ends. It returns how long the source was subscribed, 0 if it was

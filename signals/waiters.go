@@ -3,6 +3,7 @@ package signals
 import (
 	"iter"
 	"reflect"
+	"slices"
 )
 
 // Waiters receives the hints of a [Runner]. A *purgatory.Purgatory and the
@@ -17,7 +18,7 @@ type Waiters[K comparable] interface {
 // Several combines purgatories that need the same hints, for example the fetches and the
 // joins of a broker. The function of [WithResync] gets a key that is waited for in two of
 // them twice.
-func Several[K comparable](all ...Waiters[K]) Waiters[K] { return several[K](all) }
+func Several[K comparable](all ...Waiters[K]) Waiters[K] { return several[K](slices.Clone(all)) }
 
 type several[K comparable] []Waiters[K]
 

@@ -59,3 +59,18 @@ func BenchmarkStopOfABigWheel(b *testing.B) {
 		})
 	}
 }
+
+// Due looks at 128 entries of a shard at most.
+func TestDueHasItsBound(t *testing.T) {
+	for _, n := range []int{chunk - 1, chunk, chunk + 1} {
+		m := newManual(t)
+		for range n {
+			addIn(t, m, newTask(nil), 0)
+		}
+		due, _ := m.Due()
+		assert.Equal(t, min(n, 128), due)
+		m.AdvanceClock(0)
+		due, _ = m.Due()
+		assert.Zero(t, due)
+	}
+}

@@ -1,10 +1,8 @@
 package timer
 
 import (
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -15,11 +13,34 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// A timer refuses an entry that belongs to another timer, scheduled or not, and neither timer changes.
-func TestAnEntryOfAnotherTimerIsRefused(t *testing.T) {
+// A timer refuses an entry that another timer has scheduled, and neither timer changes.
+func TestAnEntryOfARunningTimerIsRefused(t *testing.T) {
 	for name, state := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"scheduled": func(*ManualTimer, *TaskEntry) {},
 		"due":       func(m *ManualTimer, e *TaskEntry) { m.Extend(e, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, other := newManual(t, WithMaxPending(9)), newManual(t, WithShards(8), WithMaxPending(9))
+			tt, neighbour := newTask(nil), newTask(nil)
+			addIn(t, first, tt, time.Minute)
+			addIn(t, other, neighbour, time.Minute)
+			state(first, &tt.TaskEntry)
+			deadline := first.DeadlineOf(&tt.TaskEntry)
+
+			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
+			require.ErrorIs(t, err, ErrScheduled)
+			require.ErrorContains(t, err, "another timer")
+			untouched(t, other, tt, neighbour)
+			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
+			assert.Equal(t, 1, first.Pending())
+			checkInvariants(t, &first.store, func(*entry.Entry) bool { return false })
+		})
+	}
+}
+
+// An idle entry goes to the timer to which it is added, and the timer that had it changes it no more.
+func TestAnIdleEntryMayGoToAnotherTimer(t *testing.T) {
+	for name, idle := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"expired":   func(m *ManualTimer, e *TaskEntry) { m.AdvanceClock(time.Hour) },
 		"cancelled": func(m *ManualTimer, e *TaskEntry) { m.Cancel(e) },
 		"unfired":   func(m *ManualTimer, e *TaskEntry) { m.Stop() },
@@ -29,23 +50,27 @@ func TestAnEntryOfAnotherTimerIsRefused(t *testing.T) {
 			tt, neighbour := newTask(nil), newTask(nil)
 			addIn(t, first, tt, time.Minute)
 			addIn(t, other, neighbour, time.Minute)
-			state(first, &tt.TaskEntry)
-			deadline, pending, ran := first.DeadlineOf(&tt.TaskEntry), first.Pending(), tt.runs.Load()
-
-			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
-			require.ErrorIs(t, err, ErrScheduled)
-			require.ErrorContains(t, err, "another timer")
+			idle(first, &tt.TaskEntry)
+			ran := tt.runs.Load()
 			untouched(t, other, tt, neighbour)
-			other.AdvanceClock(time.Hour)
-			assert.Equal(t, ran, tt.runs.Load())
-			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
-			assert.Equal(t, pending, first.Pending())
-			checkInvariants(t, &first.store, func(*entry.Entry) bool { return false })
-			if name == "expired" || name == "cancelled" {
-				addIn(t, first, tt, time.Minute) // its own timer takes it again
+
+			addIn(t, other, tt, 2*time.Minute)
+			assert.Equal(t, 2*time.Minute, other.DeadlineOf(&tt.TaskEntry))
+			first.AdvanceClock(0)
+			assert.Zero(t, first.Pending())
+			assert.False(t, first.Cancel(&tt.TaskEntry))
+			assert.False(t, first.Extend(&tt.TaskEntry, time.Hour))
+			assert.Zero(t, first.CancelAll([]*TaskEntry{&tt.TaskEntry}))
+			assert.Zero(t, first.DeadlineOf(&tt.TaskEntry))
+			other.AdvanceClock(2 * time.Minute)
+			assert.Equal(t, ran+1, tt.runs.Load())
+			if name != "unfired" {
+				addIn(t, first, tt, time.Minute) // and back
 				first.AdvanceClock(time.Minute)
-				assert.Equal(t, ran+1, tt.runs.Load())
+				assert.Equal(t, ran+2, tt.runs.Load())
 			}
+			checkInvariants(t, &first.store, nil)
+			checkInvariants(t, &other.store, nil)
 		})
 	}
 }
@@ -62,80 +87,20 @@ func untouched(t *testing.T, other *ManualTimer, tt, neighbour *testTask) {
 	checkInvariants(t, &other.store, nil)
 }
 
-// An entry that was refused is scheduled nowhere, and Extend does not change that.
-func TestARefusedEntryIsScheduledNowhere(t *testing.T) {
-	full, stopped := newManual(t, WithMaxPending(1)), newManual(t)
+// An entry that was refused is scheduled nowhere, and Extend does not change that: another timer accepts it.
+func TestARefusedEntryMayGoToAnotherTimer(t *testing.T) {
+	full, stopped, other := newManual(t, WithMaxPending(1)), newManual(t), newManual(t)
 	addIn(t, full, newTask(nil), time.Second)
 	stopped.Stop()
 	tt := newTask(nil)
+	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrFull)
+	assert.False(t, full.Extend(&tt.TaskEntry, time.Minute))
 	require.ErrorIs(t, stopped.AddAt(&tt.TaskEntry, 0, time.Second), ErrStopped)
 	assert.False(t, stopped.Extend(&tt.TaskEntry, time.Minute))
-	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrFull, "a timer that is stopped does not keep it")
-	assert.False(t, full.Extend(&tt.TaskEntry, time.Minute))
 	assert.False(t, full.Cancel(&tt.TaskEntry))
+	addIn(t, other, tt, time.Second)
+	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrScheduled)
 	assert.Equal(t, 1, full.Pending())
-	full.AdvanceClock(time.Second)
-	addIn(t, full, tt, time.Second)
-	full.AdvanceClock(time.Second)
-	assert.EqualValues(t, 1, tt.runs.Load())
-}
-
-// Many goroutines call every method of several timers with the same entries. Each accepted
-// entry runs once or is cancelled once, in the timer that was first.
-func TestAnEntryIsInOneTimerUnderRace(t *testing.T) {
-	timers := [3]*SystemTimer{}
-	for i := range timers {
-		timers[i] = newSystem(t, WithShards(4), WithMaxPending(100))
-	}
-	entries := make([]*testTask, 64)
-	for i := range entries {
-		entries[i] = newTask(nil)
-	}
-	var accepted, cancelled, refused atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 6 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(1, uint64(g)))
-			for range 3000 {
-				timer, tt := timers[r.IntN(len(timers))], entries[r.IntN(len(entries))]
-				now := timer.Now()
-				switch r.IntN(6) {
-				case 0:
-					timer.Extend(&tt.TaskEntry, now+time.Duration(r.Int64N(int64(10*time.Second))))
-				case 1:
-					timer.DeadlineOf(&tt.TaskEntry)
-				case 2:
-					n := timer.CancelAll([]*TaskEntry{&tt.TaskEntry, &entries[r.IntN(len(entries))].TaskEntry})
-					cancelled.Add(int64(n))
-				case 3:
-					if timer.Cancel(&tt.TaskEntry) {
-						cancelled.Add(1)
-					}
-				default:
-					err := timer.AddAt(&tt.TaskEntry, now, now+time.Duration(r.Int64N(int64(10*time.Millisecond))))
-					if err == nil {
-						accepted.Add(1)
-						assert.Same(t, &timer.store, tt.owner.Load())
-					} else if tt.owner.Load() != &timer.store {
-						refused.Add(1)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	pending := 0
-	for _, timer := range timers {
-		pending += len(timer.Stop())
-		require.Eventually(t, timer.Idle, time.Minute, time.Millisecond)
-		checkInvariants(t, &timer.store, nil)
-	}
-	ran := 0
-	for _, tt := range entries {
-		ran += int(tt.runs.Load())
-	}
-	assert.Equal(t, accepted.Load(), int64(ran+pending)+cancelled.Load())
-	assert.Positive(t, refused.Load(), "no entry was given to another timer")
 }
 
 // operation is an operation that counts how often it was ended.
@@ -190,21 +155,72 @@ func untimed(t testing.TB) (*operation, *TaskEntry) {
 	return o, taskEntry(o.submit(t).Entry())
 }
 
-// No timer knows an operation that was never added.
-func TestAnOperationThatWasNeverAddedIsNotScheduled(t *testing.T) {
-	for _, used := range []bool{false, true} {
-		m := newManual(t)
-		if used {
-			addIn(t, m, newTask(nil), ms)
-			m.AdvanceClock(time.Second)
+// The first deadline of an operation that was never added schedules it, on any kind of timer.
+func TestTheFirstDeadlineOfAnOperationSchedulesIt(t *testing.T) {
+	m := newManual(t, WithMaxPending(1))
+	addIn(t, m, newTask(nil), time.Hour)
+	m.AdvanceClock(time.Second)
+	o, e := untimed(t)
+	assert.Zero(t, m.DeadlineOf(e), "it has no timeout")
+	assert.True(t, m.Extend(e, 3*time.Second))
+	assert.Equal(t, 2, m.Pending())
+	checkInvariants(t, &m.store, func(*entry.Entry) bool { return true })
+	assert.Equal(t, 3*time.Second, m.DeadlineOf(e))
+	assert.True(t, m.Extend(e, 5*time.Second))
+	m.AdvanceClock(3*time.Second + 999*ms)
+	assert.Empty(t, o.ended, "early")
+	m.AdvanceClock(ms)
+	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+	assert.False(t, m.Extend(e, time.Hour), "it has expired")
+	checkInvariants(t, &m.store, nil)
+
+	o, e = untimed(t)
+	assert.True(t, m.Extend(e, 0), "it is due at once")
+	m.AdvanceClock(0)
+	assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+
+	_, e = untimed(t)
+	assert.True(t, m.Extend(e, time.Hour))
+	assert.True(t, m.Cancel(e))
+	checkInvariants(t, &m.store, nil)
+	assert.False(t, m.Extend(new(TaskEntry), time.Hour), "a task has to be added")
+}
+
+// The driver sleeps, and the first deadline of an operation wakes it.
+func TestTheFirstDeadlineOfAnOperationWakesTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := newSystem(t)
+		settle(time.Second)
+		o, e := untimed(t)
+		assert.True(t, timer.Extend(e, timer.Now()+time.Second))
+		settle(time.Second + ms)
+		assert.Equal(t, []machine.Outcome{machine.Expired}, o.ended)
+	})
+}
+
+// An operation that has ended, or whose timer has stopped, gets no deadline any more: it would stay in
+// the timer until then.
+func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
+	for name, end := range map[string]func(m *ManualTimer, e *TaskEntry){
+		"cancel":            func(m *ManualTimer, e *TaskEntry) { assert.False(t, m.Cancel(e)) },
+		"cancel all":        func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e})) },
+		"cancel one of all": func(m *ManualTimer, e *TaskEntry) { assert.Zero(t, m.CancelAll([]*TaskEntry{e})) },
+		"stop":              func(m *ManualTimer, e *TaskEntry) { assert.Empty(t, m.Stop()) },
+	} {
+		for _, used := range []bool{false, true} {
+			m := newManual(t)
+			if used {
+				addIn(t, m, newTask(nil), ms)
+				m.AdvanceClock(time.Second)
+			}
+			_, e := untimed(t)
+			end(m, e)
+			assert.Equal(t, used || name != "stop", m.shardOf(&e.entry) != nil, "%s: its lock guards the entry", name)
+			assert.False(t, m.Extend(e, time.Hour), name)
+			assert.False(t, m.Extend(e, Never), name)
+			assert.Zero(t, m.Pending(), name)
+			checkInvariants(t, &m.store, nil)
 		}
-		_, e := untimed(t)
-		assert.False(t, m.Extend(e, time.Hour))
-		assert.False(t, m.Cancel(e))
-		assert.Zero(t, m.CancelAll([]*TaskEntry{nil, e}))
-		assert.Zero(t, m.DeadlineOf(e))
-		assert.Zero(t, m.Pending())
-		checkInvariants(t, &m.store, nil)
 	}
 }
 

@@ -87,30 +87,6 @@ func TestManualAdvanceFromATaskExtendsTheMove(t *testing.T) {
 	assert.Equal(t, time.Hour+2*time.Second, m.Now())
 }
 
-func TestManualTaskMayCallEveryMethod(t *testing.T) {
-	m := newManual(t)
-	victim, moved, again := newTask(nil), newTask(nil), newTask(nil)
-	again.f = func() {
-		if again.runs.Load() < 3 {
-			addIn(t, m, again, time.Second)
-		}
-	}
-	addIn(t, m, newTask(func() {
-		m.Cancel(&victim.TaskEntry)
-		m.Extend(&moved.TaskEntry, m.Now())
-		m.Pending()
-		checkInvariants(t, &m.store, nil)
-	}), time.Second)
-	addIn(t, m, victim, 2*time.Second)
-	addIn(t, m, moved, time.Hour)
-	addIn(t, m, again, time.Second)
-	m.AdvanceClock(10 * time.Second)
-	assert.Zero(t, victim.runs.Load())
-	assert.EqualValues(t, 1, moved.runs.Load())
-	assert.EqualValues(t, 3, again.runs.Load())
-	assert.Zero(t, m.Pending())
-}
-
 func TestManualStopFromATask(t *testing.T) {
 	m := newManual(t)
 	var unfired []any

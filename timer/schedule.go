@@ -12,8 +12,8 @@ import (
 // now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
 // no task.
 //
-// Errors, after which nothing is scheduled: [ErrNoTask] (it is not bound), [ErrScheduled] (it is scheduled
-// already, or belongs to another timer), [ErrFull], [ErrStopped].
+// Errors, after which nothing is scheduled: [ErrNoTask] (it is not bound), [ErrScheduled] (in this timer or
+// another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	return t.add(task, now, deadline, t.maxPending)
 }
@@ -29,6 +29,11 @@ func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) e
 	}
 	s.mu.Lock()
 	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
+		if !t.owns(e) {
+			s.mu.Unlock()
+			t.adopt(task)
+			s.mu.Lock()
+		}
 		if err := t.admitLocked(e, limit); err != nil {
 			s.mu.Unlock()
 			return err
@@ -79,8 +84,8 @@ func (t *store) admitLocked(e *entry.Entry, limit int64) error {
 		return ErrNoTask
 	case t.stopped.Load():
 		return ErrStopped
-	case !t.owns(e) && !task.owner.CompareAndSwap(nil, t):
-		return fmt.Errorf("%w: it belongs to another timer", ErrScheduled)
+	case !t.owns(e):
+		return fmt.Errorf("%w, in another timer", ErrScheduled)
 	case e.Linked():
 		return ErrScheduled
 	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit):
@@ -89,18 +94,44 @@ func (t *store) admitLocked(e *entry.Entry, limit int64) error {
 	return nil
 }
 
-// owns reports whether the lock of e's shard in t guards e. A purgatory uses one timer.
+// owns reports whether e was last added to t. A purgatory uses one timer.
 func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// lock returns e's shard, locked; nil if t does not own e, or has no such shard.
+// adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
+// two timers:
+//
+//  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard looks whether it is the
+//     owner.
+//  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
+//     compare-and-swap.
+func (t *store) adopt(e *TaskEntry) {
+	owner := e.owner.Load()
+	if owner == nil {
+		e.owner.CompareAndSwap(nil, t)
+	} else if s := owner.lock(&e.entry); s != nil { // otherwise a third timer has adopted it
+		if !e.entry.Linked() {
+			e.owner.Store(t)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
-	if s == nil || !t.owns(e) {
-		return nil
+	if s == nil {
+		if !e.OfOperation() { // t owns no task of a shard that is not made
+			return nil
+		}
+		s = t.makeShard(e)
 	}
 	s.mu.Lock()
+	if !t.owns(e) {
+		s.mu.Unlock()
+		return nil
+	}
 	return s
 }
 
@@ -166,6 +197,9 @@ func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 		t.removeLocked(s, e)
 		e.At = 0
 	}
+	if e.OfOperation() {
+		e.At = entry.ExpiredBit // it has ended: no Extend may schedule it
+	}
 	return ok
 }
 
@@ -182,22 +216,29 @@ func (t *store) removeLocked(s *shard, e *entry.Entry) {
 // until a worker has claimed the entry it returns true, after the old deadline, too.
 //
 // A deadline that is later by a tick or more is written to the entry only: see
-// docs/internals/decisions.md#a-shards-lock-guards-a-deadline.
+// docs/internals/decisions.md#a-shards-lock-guards-a-deadline. An operation that has no timeout is scheduled.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
 	if s == nil {
 		return false
 	}
-	to, scheduled := within(deadline), e.Linked()
-	if !scheduled || to-e.At >= s.tick {
-		if scheduled {
-			e.At = to
-		}
+	switch to := within(deadline); {
+	case e.Linked() && to-e.At >= s.tick:
+		e.At = to
 		s.mu.Unlock()
-		return scheduled
+		return true
+	case e.Linked(): // the new deadline, too, may have passed
+		e.Unlink()
+	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
+		s.mu.Unlock()
+		return false
+	default: // an operation's that was never added
+		s.mu.pending++
+		if t.maxPending > 0 {
+			t.pending.Add(1)
+		}
 	}
-	e.Unlink() // the new deadline, too, may have passed
 	t.insert(s, e, t.clock.Now(), deadline)
 	return true
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	uatomic "go.uber.org/atomic"
 )
 
 // ledger counts successful additions and how they ended.
@@ -163,38 +162,6 @@ func TestNetty366StopRacingAdd(t *testing.T) {
 			l.check(t)
 		})
 	}
-}
-
-// Extend is called at the time at which the entry expires. If it returns true, the task does
-// not run before the new deadline; otherwise it runs at the old one.
-func TestExtendAgainstExpiryHasOneWinner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer := newSystem(t, WithShards(2))
-		won := 0
-		for range 500 {
-			var at uatomic.Duration
-			tt := newTask(func() { at.Store(timer.Now()) })
-			addIn(t, timer, tt, time.Millisecond)
-			var ok bool
-			var later time.Duration
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				time.Sleep(timer.roundedUp(timer.DeadlineOf(&tt.TaskEntry)) - timer.Now()) // the time of its expiry
-				later = timer.Now() + 5*time.Millisecond
-				ok = timer.Extend(&tt.TaskEntry, later)
-			})
-			wg.Wait()
-			settle(20 * time.Millisecond)
-			require.EqualValues(t, 1, tt.runs.Load())
-			if ok {
-				won++
-				require.GreaterOrEqual(t, at.Load(), later)
-			} else {
-				require.Less(t, at.Load(), later)
-			}
-		}
-		t.Logf("Extend won %d times of 500", won)
-	})
 }
 
 // roundedUp returns the end of d's tick.

@@ -15,12 +15,11 @@ type Task interface {
 }
 
 // TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once with
-// [TaskEntry.Bind], and may add it again after it has expired or was cancelled. It belongs to the first timer
-// that it is added to. After Bind it is safe for concurrent use. It must not be copied.
+// [TaskEntry.Bind], and may add it again, to any timer, after it has expired or was cancelled. After Bind it is safe for concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
 	bound Task                 // nil until it is bound, constant afterwards
-	owner sched.Pointer[store] // nil until a timer is asked to add it, constant afterwards
+	owner sched.Pointer[store] // the timer to which it was added last; see adopt
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: e is its first field, or an

@@ -178,29 +178,6 @@ func TestTokio6682NoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// An entry wakes the driver, and at that moment the test adds another one to the first shard
-// that the driver looks at, with an earlier deadline than all other entries.
-func TestTokio6682NoEntryIsMissedAsTheDriverWakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		timer := newSystem(t, WithShards(64))
-		far := newTask(nil)
-		addIn(t, timer, far, 1000*time.Hour)
-		for range 500 {
-			first, second := newTask(nil), newTask(nil)
-			first.inShard(63)
-			second.inShard(0)
-			var at time.Duration
-			second.f = func() { at = timer.Now() }
-			addIn(t, timer, first, 2*ms)
-			time.Sleep(timer.roundedUp(timer.DeadlineOf(&first.TaskEntry)) - timer.Now()) // wakes up when the driver does
-			addIn(t, timer, second, ms)
-			settle(3 * ms)
-			require.Less(t, at-timer.DeadlineOf(&second.TaskEntry), ms)
-			require.NotZero(t, at, "slept over")
-		}
-	})
-}
-
 // A worker puts an extended entry back into the wheel, and the driver wakes up for it.
 func TestTheDriverWakesForAnExtendedEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

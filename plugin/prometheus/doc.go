@@ -8,7 +8,7 @@
 // purgatory, the purgatory's name.
 //
 // Histograms and the age of the oldest operation are exported for purgatories that were
-// made with purgatory.WithHistograms; [Options.NativeHistograms] adds native buckets.
+// made with purgatory.WithDiagnostics; [Options.NativeHistograms] adds native buckets.
 //
 // [Collector.AddSignals] adds a source of hints from other processes, whose metrics have the
 // label signals.

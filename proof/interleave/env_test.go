@@ -10,6 +10,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
+	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -41,6 +42,8 @@ type env struct {
 	ended    map[string]int // by verb: how many operations it reports to have ended
 	closed   bool
 	over     bool // a Shutdown has returned, and nothing was left unanswered
+	calls    int  // registrations that have begun
+	underWay int  // registrations that have not returned
 	failures []error
 }
 
@@ -89,6 +92,9 @@ func (o *op) satisfied() bool {
 
 func (o *op) TryComplete() bool {
 	o.tries++
+	if o.e.over && o.accepted {
+		o.e.fail("TryComplete after Shutdown has returned")
+	}
 	if o.trying || o.calling || o.completed > 0 {
 		o.e.fail("TryComplete overlaps itself or a callback, or follows OnComplete")
 	}
@@ -132,6 +138,9 @@ func (o *op) OnComplete() {
 }
 
 func (o *op) OnExpiration() {
+	if o.e.over {
+		o.e.fail("OnExpiration after Shutdown has returned")
+	}
 	if o.trying || o.calling || o.completed != 1 || o.outcome != operation.Expired {
 		o.e.fail("OnExpiration overlaps, comes before OnComplete, or the outcome is %v", o.outcome)
 	}
@@ -220,4 +229,11 @@ func distinctShards(p *purgatory.DelayedOperationPurgatory[int], n int) (keys []
 // this very type.
 func watchersOf(p *purgatory.DelayedOperationPurgatory[int]) *watchers.Watchers[int] {
 	return (*watchers.Watchers[int])(reflect.ValueOf(p).Elem().FieldByName("watchers").UnsafePointer())
+}
+
+// queuedIn returns how many callbacks wait for a worker of p, and whether no worker runs.
+func queuedIn(p *purgatory.DelayedOperationPurgatory[int]) (handed int, idle bool) {
+	crew := reflect.ValueOf(p).Elem().FieldByName("crew")
+	pool := (*workers.Pool)(crew.FieldByName("pool").Addr().UnsafePointer()) // the field has this very type
+	return crew.FieldByName("handed").FieldByName("ops").Len(), pool.Idle()
 }

@@ -214,6 +214,18 @@ func TestBesideEveryVerb(t *testing.T) {
 	}
 }
 
+// A Shutdown that waits, beside every verb and one that ends what it waits for.
+func TestADrainBesideEveryVerb(t *testing.T) {
+	for keys := 1; keys <= 2; keys++ {
+		for _, v := range verbs(keys) {
+			if v.name == vRegister.name {
+				v = vPassing
+			}
+			scenario{[]verb{vDrain, v, vForce}, keys}.explore(t, *tripleBound)
+		}
+	}
+}
+
 func TestTriples(t *testing.T) {
 	for keys := 1; keys <= 2; keys++ {
 		all := verbs(keys)

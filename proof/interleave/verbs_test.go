@@ -21,6 +21,9 @@ type verb struct {
 
 // register submits o to p and records the result.
 func (e *env) register(o *op) (err error) {
+	e.calls++
+	e.underWay++
+	defer func() { e.underWay-- }()
 	completed, err := e.p.TryCompleteElseWatch(o, timeout, o.keys...)
 	o.deadline = max(o.deadline, e.clock.Now()+timeout)
 	switch {
@@ -51,9 +54,9 @@ func (e *env) again() {
 	}
 }
 
-// begun reports whether the registration of the operation has begun. From then on, a force or
+// tried reports whether the registration of the operation has begun. From then on, a force or
 // a cancel must not be lost.
-func (e *env) begun() bool { return e.op.tries > 0 }
+func (e *env) tried() bool { return e.op.tries > 0 }
 
 func (e *env) count(name string, n int) { e.ended[name] += n }
 
@@ -85,7 +88,7 @@ func signalBoth(e *env) {
 
 func force(e *env) {
 	sched.Yield()
-	e.op.mustEnd = e.op.mustEnd || e.begun()
+	e.op.mustEnd = e.op.mustEnd || e.tried()
 	if e.p.ForceComplete(e.op) {
 		e.count("force", 1)
 		if e.op.outcome != operation.Forced {
@@ -96,7 +99,7 @@ func force(e *env) {
 
 func cancel(e *env) {
 	sched.Yield()
-	e.op.mustEnd = e.op.mustEnd || e.begun()
+	e.op.mustEnd = e.op.mustEnd || e.tried()
 	if e.p.Cancel(e.op, errCause) {
 		e.count("cancel", 1)
 	}
@@ -158,12 +161,33 @@ func drain(e *env) {
 	e.hasShutDown()
 }
 
+// hasShutDown checks what must hold when Shutdown returns.
 func (e *env) hasShutDown() {
 	e.closed = true
+	if e.over {
+		e.atTheEnd()
+	}
 	for _, o := range []*op{e.op, e.other} {
 		if o.accepted && o.completed == 0 && machine.Of(o).Acquire() {
 			e.fail("Shutdown has returned, an operation is pending, and no goroutine holds it")
 		}
+	}
+}
+
+// atTheEnd checks what must hold when Shutdown has answered everybody: nothing runs, and nothing is queued. A registration that is under
+// way is refused, but may have started a worker.
+func (e *env) atTheEnd() {
+	for _, o := range []*op{e.op, e.other} {
+		if o.accepted && (o.completed != 1 || o.calling || o.trying) {
+			e.fail("when Shutdown returns %d OnComplete have begun, a callback runs: %v, a try: %v", o.completed, o.calling, o.trying)
+		}
+	}
+	calls, quiet := e.calls, e.underWay == 0
+	w := watchersOf(e.p)
+	handed, idle := queuedIn(e.p) // others go on meanwhile
+	if unanswered, inside, signalled := w.Unanswered(), w.Inside(), w.Signalled(); quiet && e.calls == calls &&
+		(unanswered+inside+handed > 0 || signalled || !idle) {
+		e.fail("when Shutdown returns %d are unanswered, %d run, %d callbacks are queued, signals: %v, no worker: %v", unanswered, inside, handed, signalled, idle)
 	}
 }
 

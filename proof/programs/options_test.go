@@ -68,7 +68,7 @@ func TestWhatMayBeDrawnIsDrawn(t *testing.T) {
 			for _, s := range steps {
 				note("verb "+verbNames[s.verb], "")
 				if s.verb == vExtend && s.op < len(p.ops) && p.ops[s.op].endless && !p.ops[s.op].waits {
-					note("an Extend without a timeout", "")
+					note("first deadline", "")
 				}
 			}
 		}
@@ -99,8 +99,8 @@ func TestWhatMayBeDrawnIsDrawn(t *testing.T) {
 			}
 		}
 	}
-	if values["an Extend without a timeout"] == nil {
-		t.Error("no Extend meets an operation without a timeout")
+	if values["first deadline"] == nil {
+		t.Error("no Extend gives an operation its first deadline")
 	}
 	for of, all := range values {
 		if !strings.Contains(of, " ") && len(all) < 2 {

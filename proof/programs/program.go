@@ -41,7 +41,7 @@ type op struct {
 	how      wait // in which way
 	hungUp   bool // the context of its wait has ended before it begins
 	strange  bool // the context of its wait is not one of package context
-	endless  bool // NoTimeout, and Extend leaves it alone
+	endless  bool // NoTimeout; the first Extend, which adds the timeout, gives it a deadline
 	wheel    int  // the shard of the timer that it is on
 	inTry    []reaction
 	inDone   []reaction

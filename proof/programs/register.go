@@ -39,8 +39,10 @@ func (w *world) register(o *waiter, p *purgatory.DelayedOperationPurgatory[int])
 		o.fault("accepted twice")
 	case err == nil:
 		o.accepted, o.abroad = true, abroad
-		o.maximum = max(o.maximum, timer.Deadline(later, timeout))
-		if len(o.begun) > 1 {
+		if !o.endless || o.extends == 0 {
+			o.maximum = max(o.maximum, timer.Deadline(later, timeout))
+		}
+		if len(o.begun) > 1 && (!o.endless || o.extends == 0) {
 			o.minimum = timer.Deadline(now, timeout)
 		}
 	case errors.Is(err, purgatory.ErrUsed):
@@ -67,7 +69,7 @@ func (o *op) span() time.Duration {
 }
 
 // passes reports whether o has a timeout that passes.
-func (o *waiter) passes() bool { return !o.endless }
+func (o *waiter) passes() bool { return !o.endless || o.extends > 0 }
 
 // extend extends o to a deadline that is not before the one of its registration.
 func (w *world) extend(o *waiter, d time.Duration) {
@@ -77,14 +79,13 @@ func (w *world) extend(o *waiter, d time.Duration) {
 		return
 	}
 	o.home()
-	if o.endless {
-		o.fault("extended, and it has no timeout")
-	}
 	later := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.extends++
-	if o.extends == 1 {
+	if o.endless && o.extends == 1 {
+		o.minimum, o.maximum = promised, 0
+	} else if o.extends == 1 {
 		o.minimum = max(o.minimum, promised)
 	} else {
 		o.minimum = min(o.minimum, promised)

@@ -3,7 +3,6 @@
 package programs
 
 import (
-	"errors"
 	"slices"
 	"time"
 	"unsafe"
@@ -23,6 +22,7 @@ type timedTask struct {
 	adds, runs, ends int           // additions; those of them that have run, and that were cancelled or stopped by name
 	somebodyEnds     int           // of the first task: those that CancelAll has cancelled, of any task
 	adding           int           // additions under way
+	away, lent       int           // it is with another timer; how often it was
 	changes          int           // additions, extensions and cancellations under way
 	version          int           // grows with each call that may move the deadline, and with each run
 	floor            time.Duration // it does not run before
@@ -68,12 +68,12 @@ func (t *timedTask) promise(deadline time.Duration) (kept func(bool)) {
 func (t *timedTask) add(d time.Duration) {
 	now := t.r.timer.Now()
 	deadline := timer.Deadline(now, d)
-	scheduled, adds := t.scheduled(), t.adds
+	scheduled, lent, adds := t.scheduled() || t.away > 0, t.lent, t.adds
 	kept := t.promise(deadline)
 	t.adding++
 	err := t.r.timer.AddAt(&t.entry, now, deadline)
 	t.adding--
-	accepted := t.r.accepts(err, scheduled || t.scheduled() || t.adds > adds)
+	accepted := t.r.accepts(err, scheduled || t.scheduled() || t.lent > lent || t.adds > adds)
 	if accepted {
 		t.adds++
 	}
@@ -95,20 +95,31 @@ func (t *timedTask) extend(d time.Duration) {
 	kept(t.r.timer.Extend(&t.entry, deadline))
 }
 
-// stranger hands the entry to another timer, which refuses it once it has been added to its own.
+// stranger hands the entry to another timer, which takes it if it is idle, and gives it back.
 func (t *timedTask) stranger(d time.Duration) {
 	other := t.r.other
+	if t.away > 0 {
+		return
+	}
+	t.away++
+	t.lent++
+	defer func() { t.away-- }()
 	if other.Cancel(&t.entry) || other.Extend(&t.entry, d) || other.CancelAll([]*timer.TaskEntry{&t.entry}) > 0 || other.DeadlineOf(&t.entry) != 0 {
 		t.r.fault("e%d: another timer has changed it", t.id)
 	}
-	if t.adds > 0 && !errors.Is(other.AddAt(&t.entry, 0, d), timer.ErrScheduled) {
-		t.r.fault("e%d: another timer has taken it", t.id)
+	t.version++
+	t.changes++
+	scheduled, adds := t.scheduled(), t.adds
+	if t.r.accepts(other.AddAt(&t.entry, 0, d), scheduled || t.scheduled() || t.adds > adds) && !other.Cancel(&t.entry) {
+		t.r.fault("e%d: it has left the timer that had it scheduled", t.id)
 	}
+	t.changes--
 }
 
-// scheduled reports whether an addition may still be in the timer.
+// scheduled reports whether an addition may be in the timer, or may have been there since it began: one that is under way may be
+// cancelled before its call returns.
 func (t *timedTask) scheduled() bool {
-	return t.adds+t.adding > t.runs+t.ends || t.r.tasks[0].somebodyEnds > 0
+	return t.adding > 0 || t.adds > t.runs+t.ends || t.r.tasks[0].somebodyEnds > 0
 }
 
 // RunTask implements timer.Task.

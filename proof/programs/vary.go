@@ -97,7 +97,7 @@ func (d *drawer) unusual() {
 			p.grace = 0
 		}
 	}
-	// A Shutdown that waits for them would do so for ever. What comes
+	// A Shutdown that waits for them would do so for ever, and a timer that is full has no place for the first deadline. What comes
 	// behind such a wait finds the purgatories closed, and the second one must not be.
 	endless := !p.timerFull && !p.calls(vDrain)
 	for i := range p.ops {

@@ -5,7 +5,21 @@ package sched
 // Mutex is a mutual exclusion lock whose owner the scheduler chooses. Lock and TryLock yield
 // before they read the state; Unlock yields while the lock is still held, so that other
 // goroutines find it held.
-type Mutex struct{ held bool }
+type Mutex struct {
+	held  bool
+	since int // steps when it was locked
+}
+
+// steps counts what the goroutines of a run have done at points; longest is the most during which a Mutex was held.
+var steps, longest int
+
+// LongestHold returns how many points lay in the longest time for which a [Mutex] was held, since it was last called. Where one
+// goroutine runs, they are that one's own.
+func LongestHold() int {
+	n := longest
+	longest = 0
+	return n
+}
 
 // Lock locks m. While m is held, it lets other goroutines run.
 func (m *Mutex) Lock() {
@@ -13,7 +27,7 @@ func (m *Mutex) Lock() {
 	if m.held {
 		sleep("waits for a lock", func() bool { return !m.held })
 	}
-	m.held = true
+	m.held, m.since = true, steps
 }
 
 // TryLock locks m if it is free.
@@ -22,7 +36,7 @@ func (m *Mutex) TryLock() bool {
 	if m.held {
 		return false
 	}
-	m.held = true
+	m.held, m.since = true, steps
 	return true
 }
 
@@ -32,5 +46,5 @@ func (m *Mutex) Unlock() {
 	if !m.held {
 		panic("sched: unlock of a mutex that is not locked")
 	}
-	m.held = false
+	m.held, longest = false, max(longest, steps-m.since)
 }

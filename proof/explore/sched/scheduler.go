@@ -29,6 +29,7 @@ func Install(s Scheduler) {
 // Yield is a point at which the scheduler may let another goroutine run.
 func Yield() {
 	if installed != nil {
+		steps++
 		installed.Point()
 	}
 }
