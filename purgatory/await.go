@@ -129,10 +129,10 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		return nil
 	case timeout > 0:
 		return p.block(ctx, done, timeout, ready, waits, w)
-	case !first.Pass(machine.Expired):
+	}
+	if _, ok := first.Pass(machine.Expired, waits[0].Key, nil); !ok {
 		return p.refusal(ErrClosed, "while trying")
 	}
-	first.Answered()
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 

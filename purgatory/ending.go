@@ -27,8 +27,9 @@ type ending[K comparable] struct {
 	n           int                // operations that were put into it
 	begun       int                // how many of the callbacks of first have begun
 	answered    int
-	visit       watchers.Visit // in the shard's gate
-	later       bool           // workers are to run the callbacks
+	visit       watchers.Visit[K] // of the goroutine in the shard
+	ofWalk      bool              // the walk that the ending is part of ends the visit
+	later       bool              // workers are to run the callbacks
 }
 
 // settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
@@ -68,7 +69,8 @@ func (p *Purgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
 	var e ending[K]
 	e.p, e.later = p, later
 	e.key, _, e.shard = watchers.FirstKey[K](m)
-	if e.shard.Leave(m) && !p.cfg.timeoutsExpected && !p.records.Off() {
+	var unchecked bool
+	if e.visit, unchecked = e.shard.Leave(m); unchecked && !p.cfg.timeoutsExpected && !p.records.Off() {
 		p.noteExpired(m, e.key)
 	}
 	if m.EndsAs() != machine.Expired { // a worker of the timer has taken out the entry of one that expires
@@ -86,18 +88,20 @@ func (p *Purgatory[K]) expired(m *machine.Machine) {
 	p.endOne(m, nil, false)
 }
 
-// lookEvery is how many goroutines, or levels of one, are inside a gate when the next one looks at its stack.
+// lookEvery is how many goroutines, or levels of one, are inside a shard when the next one looks at its stack.
 const lookEvery = 32
 
 // run runs the callbacks of those in the chain, or hands them to workers. One that ends another operation nests, and each level is one
-// more inside the gate of a shard: so at every lookEvery-th level in a shard the goroutine looks at its stack, and if that is deep,
+// more visit in a shard: so at every lookEvery-th one in a shard the goroutine looks at its stack, and if that is deep,
 // a worker goes on.
 func (e *ending[K]) run() {
 	if e.first == nil {
 		return
 	}
-	var inside int
-	if inside, e.visit = e.shard.Enter(e.key); inside%lookEvery == 0 && machine.Deep() {
+	if e.visit.Inside == 0 {
+		e.visit = e.shard.Enter(e.key, e.first)
+	}
+	if e.visit.Inside%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}
 	e.goOn()
@@ -115,8 +119,9 @@ func (e *ending[K]) goOn() {
 	for !e.answer() {
 	}
 	over = true
-	e.shard.Exit(e.answered, e.visit)
-	e.n, e.answered = 0, 0
+	if !e.ofWalk {
+		e.shard.Exit(e.visit, e.answered)
+	}
 }
 
 // answer runs the callbacks in the chain until one panics, and reports whether it is over.
@@ -208,17 +213,15 @@ func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *erro
 	e := ending[K]{p: p, shard: s, key: key, later: later}
 	p.walks(key, 1)
 	defer p.walks(key, -1)
-	var c watchers.Claims[K]
 	var ops [32]*machine.Machine
-	for more := true; more; {
-		var n int
-		n, more = s.Claim(&c, key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
+	n := len(ops)
+	for most := 2 * s.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving
+		n = s.Claim(key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
 		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)
 	}
-	n := e.n
 	e.run()
-	return n
+	return e.n
 }
 
 // entryOf returns m's entry in the type that a timer takes.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/observe"
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // The messages of the records that go to the logger of [WithLogger]. They will not change.
@@ -43,10 +42,9 @@ type counters struct {
 	gaveUp     atomic.Int64
 	purged     atomic.Int64
 	stalls     atomic.Int64 // of the reaper
-	samples    sched.Uint32 // taken by Inspect, each of other keys
-	gatesSeen  atomic.Int64 // when sweep last read the gates, on the timer's clock
+	looked     atomic.Int64 // when sweep last looked for what is to be logged, on the timer's clock
 	stuckFor   atomic.Int64 // for how long a method had not returned when that was last logged; 0 if all return
-	lateSeen   atomic.Int64 // when sweep last asked the timer
+	late       atomic.Int64 // when sweep last logged that expired operations wait
 }
 
 // noteExpired logs that m, which the caller holds, expires, and that no check has come to it.
@@ -62,7 +60,7 @@ func (p *Purgatory[K]) noteClosed(began time.Time) {
 	if p.records.Off() {
 		return
 	}
-	t := p.totals(nil)
+	t := p.watchers.Totals(nil)
 	p.records.Log(slog.LevelInfo, EventClosed, func() []any {
 		return []any{
 			"closed", t.Counts[machine.Closed], "left", t.Pending(),

@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"math"
+
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/testhook"
@@ -10,19 +12,14 @@ import (
 // WithHook is for package purgatorytest: no code outside this module can make a Hook.
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
-// all is more operations than a shard has, for a Sample of all; eight times as many fit into an int of 32 bits.
-const all = 1 << 26
-
 // hooked sets what h asks of the purgatory.
 func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
 	h.Registered = func() bool {
-		for s := range p.watchers.Shards() {
-			for _, m := range s.Sample(nil, all, 0) {
-				if !m.AcceptedBy(p.id) && m.Outcome() == machine.Pending {
-					return false
-				}
+		for f := range p.watchers.Each(math.MaxInt) {
+			if !f.Machine.AcceptedBy(p.id) && f.Machine.Outcome() == machine.Pending {
+				return false
 			}
 		}
 		return true

@@ -14,22 +14,20 @@ import (
 
 // Inspection shows some of the operations and keys that a purgatory holds; [Stats] only counts them.
 type Inspection struct {
-	// Oldest are the operations that have been waiting longest, oldest first, of a
-	// sample. If few wait for each key, it is all of them. Otherwise it has the first operations
-	// of some keys, and each call samples other keys. Looked is the number of operations in the sample.
+	// Oldest are the operations that have been waiting longest, oldest first, of those that stand first under each
+	// key: the first 4,096 if there is one key, and fewer of each if there are more. Looked is how many these are.
 	Oldest []OperationReport
 	Looked int
 
-	// Blocked has the operation whose method has been running for longest: see
-	// [Stats].BlockedFor. Its Type may be that of another operation under its key. If several ended within
-	// 0.2 s under keys of the same watcher shard for which nobody waits any more, it may be another of them. Age is for how long. It is empty if there is none.
+	// Blocked has the operation whose method has been running for longest, and Age for how long: see
+	// [Stats].BlockedFor. Its Type may be that of another operation under its key. It is empty if there is none.
 	Blocked []OperationReport
 
 	// Unchecked and NeverTrue are some of the operations that have expired lately, each with another key: those that no check had come
 	// to, and those whose condition no check has found to be true.
 	Unchecked, NeverTrue []ExpiryReport
 
-	// Busiest is the key for which most operations wait, and Waiting how many. Inspect counts them in O(keys).
+	// Busiest is the key for which most operations wait, and Waiting how many.
 	Busiest string
 	Waiting int
 }
@@ -53,60 +51,54 @@ type ExpiryReport struct {
 // sampling is the size of the sample in which the oldest operations are searched.
 const sampling = 1 << 12
 
-// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it counts the operations of each
-// key. It calls no method of an operation, and holds no lock while it formats keys, which it cuts off after 200 bytes.
-func (p *Purgatory[K]) Inspect(n int) Inspection {
+// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it looks
+// at every key. It calls no method of an operation, and holds no lock while it formats keys, which it cuts off after 200
+// bytes.
+func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	p.made()
-	var in Inspection
-	in.Oldest, in.Looked = p.inspectOldest(n)
 	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
 		in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
 	}
-	var busiest watchers.Key[K]
-	for k := range p.watchers.AllKeys() {
-		if k.Waiting > busiest.Waiting {
-			busiest = k
+	var busiest watchers.Found[K]
+	var sample []watchers.Found[K]
+	byAge := func(a, b watchers.Found[K]) int { return cmp.Compare(a.Machine.Start(), b.Machine.Start()) }
+	for f := range p.watchers.Each(max(1, sampling/max(1, p.watchers.Totals(nil).Keys))) {
+		if in.Looked++; f.Waiting > busiest.Waiting {
+			busiest = f
+		}
+		if sample = append(sample, f); len(sample) == 2*sampling {
+			slices.SortFunc(sample, byAge)
+			sample = sample[:sampling]
 		}
 	}
-	if busiest.Waiting > 0 {
-		in.Busiest, in.Waiting = observe.Key(busiest.Key), busiest.Waiting
+	if in.Waiting = busiest.Waiting; in.Waiting > 0 {
+		in.Busiest = observe.Key(busiest.Key)
 	}
-	return in
-}
-
-func (p *Purgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
-	shards := slices.Collect(p.watchers.Shards())
-	perShard := max(sampling/max(len(shards), 1), 4)
-	from := uint(p.samples.Add(1)) * uint(perShard)
-	var sample []watchers.Sampled[K]
-	for _, s := range shards {
-		sample = s.Sample(sample, perShard, from)
-	}
-	slices.SortFunc(sample, func(a, b watchers.Sampled[K]) int { return cmp.Compare(a.Start(), b.Start()) })
-	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
-	var all []OperationReport
+	slices.SortFunc(sample, byAge)
 	now := p.timer.Now()
-	for _, w := range sample {
-		if len(all) == n || seen[w.Machine] {
+	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
+	for _, f := range sample {
+		m := f.Machine
+		if len(in.Oldest) == n || seen[m] {
 			continue
 		}
-		seen[w.Machine] = true
+		seen[m] = true
 		// Read before the outcome: so that of an operation that waits is right. One that is about to end may have left
 		// the timer, and then seems to have no timeout.
-		keys, deadline := w.Keys(), p.timer.DeadlineOf(entryOf(w.Machine))
-		if w.Outcome() != machine.Pending {
+		keys, deadline := m.Keys(), p.timer.DeadlineOf(entryOf(m))
+		if m.Outcome() != machine.Pending {
 			continue
 		}
-		r := OperationReport{observe.Kind(w.Operation()), observe.Key(w.Key), keys, now - w.Start(), NoTimeout}
+		r := OperationReport{observe.Kind(m.Operation()), observe.Key(f.Key), keys, now - m.Start(), NoTimeout}
 		if deadline > 0 && deadline < timer.Never { // 0: the timer does not know it
 			r.Left = deadline - now
 		}
-		all = append(all, r)
+		in.Oldest = append(in.Oldest, r)
 	}
-	return all, len(sample)
+	return in
 }
 
 // expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.

@@ -101,7 +101,7 @@ func (p *Purgatory[K]) endAll(later bool) {
 			p.endAll(later)
 		}
 	}()
-	for k := range p.watchers.AllKeys() {
+	for k := range p.watchers.Each(0) {
 		p.endKey(k.Key, k.Hash, machine.Closed, nil, later)
 	}
 	p.life.become(emptied)
@@ -176,7 +176,7 @@ func (p *Purgatory[K]) unansweredText() string {
 // idle reports whether the callbacks of every accepted operation have run and returned, no worker
 // runs or has work.
 func (p *Purgatory[K]) idle() bool {
-	return p.watchers.Unanswered() == 0 && p.watchers.Inside() == 0 && p.crew.idle() &&
+	return p.watchers.Unanswered() == 0 && p.watchers.Totals(nil).Inside == 0 && p.crew.idle() &&
 		(p.ownTimer == nil || p.ownTimer.Idle())
 }
 

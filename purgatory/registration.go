@@ -121,14 +121,15 @@ func (p *Purgatory[K]) refuse(m *machine.Machine) {
 // runs.
 func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
 	first := p.watchers.Shard(w.Hash)
-	if !first.Pass(machine.Satisfied) {
+	visit, ok := first.Pass(machine.Satisfied, w.Key, m)
+	if !ok {
 		p.refuse(m)
 		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
 	}
 	if m.Settle(nil) {
 		p.causes.take(m)
 	}
-	e := ending[K]{p: p, shard: first, key: w.Key, first: m}
+	e := ending[K]{p: p, shard: first, key: w.Key, first: m, visit: visit}
 	e.run()
 	return true, nil
 }

@@ -91,8 +91,7 @@ func (c *crew[K]) workSignal() (found bool) {
 	}
 	c.pool.KickIfQueued() // the callbacks may block this worker
 	if w.n = n; n > 0 {
-		w.batch.p, w.batch.shard, w.batch.key = c.p, w.Shard(), key
-		w.run()
+		w.begun(c.p, key)
 	}
 	return true
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // Histogram counts durations in HistogramBuckets buckets with fixed bounds, each twice the one
@@ -54,10 +53,10 @@ type Stats struct {
 	// Running is how many keys are being tried, and how many goroutines run callbacks, once for each level of nested
 	// calls.
 	Running int64
-	// BlockedFor is for how long, at least, a callback has been running, or a TryComplete while none under keys of the same watcher
-	// shard has returned: something blocks it. The callbacks of what one call ends count as one. It is measured between sweeps of
-	// the reaper and calls of Stats, and so about 0.4 s too low; where no reaper runs, as where nothing ever had a timeout,
-	// it begins with the first calls of Stats. A stall of the reaper does not count. [Inspection] names the operation.
+	// BlockedFor is for how long, at least, a callback or a check's TryComplete has been running: something blocks it. The
+	// callbacks of what one call ends count as one, and so do eight tries. It begins when a sweep of the reaper, or a call of
+	// Stats, finds it running, and so is up to 0.2 s too low; where no reaper runs, as where nothing ever had a timeout, it
+	// begins with a call of Stats. A stall of the reaper does not count. [Inspection] names the operation.
 	BlockedFor time.Duration
 
 	// Due is a lower bound on how many entries of the timer have expired and wait for a worker, and OldestDue is for
@@ -77,17 +76,6 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 	return [operation.NumOutcomes]int64{0, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed}[o]
 }
 
-// totals returns the sum of the shards' counts. It adds how long operations waited to waited, if that is not
-// nil.
-func (p *Purgatory[K]) totals(waited *stats.Waited) watchers.Totals {
-	p.made()
-	t := watchers.Totals{Waited: waited}
-	for s := range p.watchers.Shards() {
-		s.Totals(&t)
-	}
-	return t
-}
-
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
 // any callback and under any lock.
 func (p *Purgatory[K]) Stats() Stats {
@@ -96,7 +84,7 @@ func (p *Purgatory[K]) Stats() Stats {
 	if p.cfg.diagnostics {
 		waited = new(stats.Waited)
 	}
-	t := p.totals(waited)
+	t := p.watchers.Totals(waited)
 	s := Stats{
 		Pending:        t.Pending(),
 		Accepted:       t.Accepted + t.Met,
@@ -120,7 +108,7 @@ func (p *Purgatory[K]) Stats() Stats {
 		GaveUp:         p.gaveUp.Load(),
 		PassedOver:     p.passedOver.Load(),
 		MaxPending:     int64(max(0, p.cfg.maxPending)),
-		Running:        int64(p.watchers.Inside()),
+		Running:        int64(t.Inside),
 		BlockedFor:     p.watchers.Blocked(p.timer.Now(), 0).For,
 		ReaperStalls:   p.stalls.Load(),
 		Waited:         waited,
@@ -134,10 +122,14 @@ func (p *Purgatory[K]) Stats() Stats {
 
 // NumDelayed returns the number of pending operations, in O(shards).
 func (p *Purgatory[K]) NumDelayed() int {
-	t := p.totals(nil)
+	p.made()
+	t := p.watchers.Totals(nil)
 	return int(t.Pending())
 }
 
 // Watched returns the number of entries in watcher lists, in O(shards). An
 // operation has one for each of its keys.
-func (p *Purgatory[K]) Watched() int { return p.totals(nil).Watched }
+func (p *Purgatory[K]) Watched() int {
+	p.made()
+	return p.watchers.Totals(nil).Watched
+}

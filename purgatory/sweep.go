@@ -27,37 +27,37 @@ func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 }
 
 // sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired
-// operations that wait. stalled says that the reaper has stalled.
+// operations that wait. stalled says that the reaper has stalled: so long, nothing has run.
 func (p *Purgatory[K]) sweep(stalled bool) {
 	p.purge()
 	now := p.timer.Now()
-	if since := now - time.Duration(p.gatesSeen.Load()); stalled || since >= gateInterval {
-		p.gatesSeen.Store(int64(now))
-		if !stalled {
-			since = 0
-		}
-		b := p.watchers.Blocked(now, since)
-		if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
-			p.stuckFor.Store(0)
-		} else if b.For < last || b.For >= 2*last {
-			p.stuckFor.Store(int64(b.For))
-			p.records.Log(slog.LevelWarn, EventStuck, func() []any {
-				return []any{"operation", kindOf(b.Kind), "key", observe.Key(b.Key), "elapsed", b.For}
-			})
-		}
+	since := now - time.Duration(p.looked.Load())
+	if !stalled && since < lookInterval {
+		return
 	}
-	if last := p.lateSeen.Load(); !p.records.Off() && now-time.Duration(last) >= lateAfter && p.lateSeen.CompareAndSwap(last, int64(now)) {
-		if due, oldest := timer.Due(p.timer); oldest > lateAfter {
-			p.records.Log(slog.LevelWarn, EventLate, func() []any { return []any{"due", due, "elapsed", oldest} })
-		}
+	p.looked.Store(int64(now))
+	if !stalled {
+		since = 0
+	}
+	b := p.watchers.Blocked(now, since)
+	if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
+		p.stuckFor.Store(0)
+	} else if b.For < last || b.For >= 2*last {
+		p.stuckFor.Store(int64(b.For))
+		p.records.Log(slog.LevelWarn, EventStuck, func() []any {
+			return []any{"operation", kindOf(b.Kind), "key", observe.Key(b.Key), "elapsed", b.For}
+		})
+	}
+	if due, oldest := timer.Due(p.timer); oldest > lateAfter && now-time.Duration(p.late.Load()) >= lateAfter {
+		p.late.Store(int64(now))
+		p.records.Log(slog.LevelWarn, EventLate, func() []any { return []any{"due", due, "elapsed", oldest} })
 	}
 }
 
 const (
-	// gateInterval is how long after one look at the gates the next one comes at the earliest: a busy reaper sweeps many times a second.
-	gateInterval = 200 * time.Millisecond
-	stuckAfter   = 2 * time.Second // see EventStuck
-	lateAfter    = time.Second     // see EventLate
+	lookInterval = 200 * time.Millisecond // at least, between two looks: a busy reaper sweeps many times a second
+	stuckAfter   = 2 * time.Second        // see EventStuck
+	lateAfter    = time.Second            // see EventLate
 )
 
 // purge takes out the stale watches.

@@ -194,7 +194,7 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 func (p *Purgatory[K]) Keys() iter.Seq[K] {
 	p.made()
 	return func(yield func(K) bool) {
-		for k := range p.watchers.AllKeys() {
+		for k := range p.watchers.Each(0) {
 			if !yield(k.Key) {
 				return
 			}

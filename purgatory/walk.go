@@ -42,10 +42,15 @@ func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	}
 	var w walk[K]
 	if w.n = s.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
-		w.batch.p, w.batch.shard, w.batch.key = p, s, key
-		w.run()
+		w.begun(p, key)
 	}
 	return w.ended
+}
+
+// begun goes on with a walk that has read its first group.
+func (w *walk[K]) begun(p *Purgatory[K], key K) {
+	w.batch.p, w.batch.shard, w.batch.key, w.batch.visit, w.batch.ofWalk = p, w.Shard(), key, w.Visit(), true
+	w.run()
 }
 
 // run takes the walk from where it stands to its end. If user code calls runtime.Goexit, the deferred function does that.
@@ -116,7 +121,9 @@ func (w *walk[K]) visit() (over bool) {
 
 // resume goes on when the callbacks of a batch have run.
 func (w *walk[K]) resume() bool {
-	w.n, w.at = w.Resume(w.group[:]), 0
+	answered := w.batch.answered
+	w.batch.n, w.batch.answered = 0, 0
+	w.n, w.at = w.Resume(answered, w.group[:]), 0
 	return w.n > 0
 }
 

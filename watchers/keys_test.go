@@ -11,16 +11,16 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// AllKeys yields the keys of every shard once, while other goroutines may take each lock, and stops
+// Each yields the keys of every shard once, while other goroutines may take each lock, and stops
 // when the loop does.
-func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
+func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	w := New[int](Config[int]{Kick: func() {}, Shards: 4})
 	const keys = 3000
 	for key := range keys {
 		waitAt(t, w, key, anyPosition)
 	}
 	found := map[int]uint64{}
-	for k := range w.AllKeys() {
+	for k := range w.Each(0) {
 		for s := range w.Shards() {
 			require.True(t, s.mu.TryLock())
 			s.unlock()
@@ -33,7 +33,7 @@ func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 		require.Equal(t, w.Hash(key), hash)
 	}
 	n := 0
-	for range w.AllKeys() {
+	for range w.Each(0) {
 		if n++; n == 200 {
 			break
 		}

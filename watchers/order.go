@@ -75,16 +75,12 @@ func (o *ordered) trim(list *machine.List) {
 	}
 }
 
-// clear takes all marks out of l, in which no operation stands, but for begin.
-func (l *keyList[K]) clear() {
-	for w := l.First(); w != nil; {
-		mark := w
-		if w = l.Next(w); l.ordered == nil || mark != &l.ordered.begin {
-			mark.Unlink()
-		}
-	}
-	if l.ordered != nil {
-		clear(l.ordered.index)
-		l.ordered.index = l.ordered.index[:0]
+// dropMarks empties the index of l, in which no operation stands.
+func (l *keyList[K]) dropMarks() {
+	if o := l.ordered; o != nil && len(o.index) > 0 {
+		l.Init(l.shard.all.config.End)
+		l.Link(&o.begin, nil, anyPosition, l.Last())
+		clear(o.index)
+		o.index = o.index[:0]
 	}
 }
