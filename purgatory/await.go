@@ -31,7 +31,7 @@ import (
 // [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare
 // with errors.Is: all but the causes come wrapped in a text that says more.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
-	return p.await(ctx, timeout, ready, keys, nil, nil)
+	return p.await(ctx, timeout, ready, keys, nil)
 }
 
 // AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
@@ -42,33 +42,30 @@ func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready f
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
 func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
-	return p.await(ctx, timeout, ready, nil, at, nil)
+	return p.await(ctx, timeout, ready, nil, at)
 }
 
 // AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready
 // returned together with true, and with an error the zero value. A long poll that answers with what there is when
 // [ErrExpired] comes reads it then.
 func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
-	var w struct { // one allocation
-		waiter
-		value V
-	}
+	var value V
 	if ready == nil {
-		return w.value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
 	}
-	err := p.await(ctx, timeout, func() bool {
+	err := p.Await(ctx, timeout, func() bool {
 		found, ok := ready()
 		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
-			w.value = found
+			value = found
 		}
 		return ok
-	}, keys, nil, &w.waiter)
-	return w.value, err
+	}, keys...)
+	return value, err
 }
 
-// waiter is the operation behind Await and behind a Wait. Its end closes a channel without a
+// await is the operation behind Await and behind a Wait. Its end closes a channel without a
 // buffer; one with a buffer gets a token, so that it can be used again.
-type waiter struct {
+type await struct {
 	operation.DelayedOperation
 	ready func() bool // see docs/internals/decisions.md#a-condition-is-a-function
 	ended chan struct{}
@@ -78,15 +75,15 @@ type waiter struct {
 	gone bool // a try has found that its context had ended
 }
 
-func (w *waiter) TryComplete() bool {
+func (w *await) TryComplete() bool {
 	w.gone = w.gone || sched.Closed(w.done) // then nothing is for w any more
 	w.met = !w.gone && w.ready()
 	return w.met
 }
 
-func (w *waiter) OnExpiration() {}
+func (w *await) OnExpiration() {}
 
-func (w *waiter) OnComplete() {
+func (w *await) OnComplete() {
 	if cap(w.ended) == 0 {
 		close(w.ended)
 	} else {
@@ -94,17 +91,10 @@ func (w *waiter) OnComplete() {
 	}
 }
 
-func (w *waiter) WaitsIn() string {
-	if cap(w.ended) > 0 {
-		return "Await"
-	}
-	return "Wait"
-}
-
 // OnlyWakes implements [machine.Waker].
-func (w *waiter) OnlyWakes() bool { return true }
+func (w *await) OnlyWakes() bool { return true }
 
-func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], w *waiter) error {
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	p.made()
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
@@ -128,7 +118,7 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		first.Met()
 		return nil
 	case timeout > 0:
-		return p.block(ctx, done, timeout, ready, waits, w)
+		return p.block(ctx, done, timeout, ready, waits)
 	}
 	if _, ok := first.Pass(machine.Expired, waits[0].Key, nil); !ok {
 		return p.refusal(ErrClosed, "while trying")
@@ -137,14 +127,11 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 }
 
 // block goes on with a wait whose condition is not met.
-func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], w *waiter) error {
+func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	if w == nil {
-		w = new(waiter)
-	}
-	w.ready, w.ended, w.done = ready, p.waitChannel(), done
+	w := &await{ready: ready, ended: p.waitChannel(), done: done}
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -49,7 +50,7 @@ type counters struct {
 
 // noteExpired logs that m, which the caller holds, expires, and that no check has come to it.
 func (p *Purgatory[K]) noteExpired(m *machine.Machine, key K) {
-	kind, age := observe.Kind(m.Operation()), m.Entry().Deadline()-m.Start() // now: a record that waits must not keep the operation in memory
+	kind, age := fmt.Sprintf("%T", m.Operation()), m.Entry().Deadline()-m.Start() // now: a record that waits must not keep the operation in memory
 	p.records.Log(slog.LevelWarn, EventUnchecked, func() []any {
 		return []any{"operation", kind, "key", observe.Key(key), "age", age}
 	})

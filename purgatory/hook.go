@@ -1,10 +1,10 @@
 package purgatory
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -29,15 +29,15 @@ func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 // lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
 // m ends as satisfied.
 func (p *Purgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
-	e := testhook.Expiring{Machine: m, Name: func() string { return observe.Kind(m.Operation()) }}
+	e := testhook.Expiring{Machine: m, Name: func() string { return fmt.Sprintf("%T", m.Operation()) }}
 	key, _, _ := watchers.FirstKey[K](m)
 	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
 	for _, key := range watchers.Keys[K](m) {
 		e.Keys = append(e.Keys, key)
 	}
-	e.Positions = append(e.Positions, m.First().Position())
+	e.Positions = append(e.Positions, m.First().Position)
 	for extra, i := m.Extra(), 0; i < len(extra); i++ {
-		e.Positions = append(e.Positions, extra[i].Position())
+		e.Positions = append(e.Positions, extra[i].Position)
 	}
 	return h.Expire(&e)
 }

@@ -2,7 +2,7 @@ package purgatory
 
 import (
 	"cmp"
-	"reflect"
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,7 +34,7 @@ type Inspection struct {
 
 // OperationReport is an operation.
 type OperationReport struct {
-	Type string        // or "Await", "Wait"
+	Type string        // "*purgatory.await" of an Await or a Wait
 	Key  string        // one of the keys that it waits for
 	Keys int           // the number of keys that it waits for
 	Age  time.Duration // since it was registered
@@ -57,7 +57,7 @@ const sampling = 1 << 12
 func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	p.made()
 	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
-		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
+		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
 		in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
@@ -92,7 +92,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 		if m.Outcome() != machine.Pending {
 			continue
 		}
-		r := OperationReport{observe.Kind(m.Operation()), observe.Key(f.Key), keys, now - m.Start(), NoTimeout}
+		r := OperationReport{fmt.Sprintf("%T", m.Operation()), observe.Key(f.Key), keys, now - m.Start(), NoTimeout}
 		if deadline > 0 && deadline < timer.Never { // 0: the timer does not know it
 			r.Left = deadline - now
 		}
@@ -111,15 +111,7 @@ func (p *Purgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
 	}
 	slices.SortFunc(found, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
 	for _, e := range found[:min(len(found), 8)] {
-		all = append(all, ExpiryReport{kindOf(e.Kind), observe.Key(e.Key), e.For, int64(e.Checks)})
+		all = append(all, ExpiryReport{e.Kind.String(), observe.Key(e.Key), e.For, int64(e.Checks)})
 	}
 	return all
-}
-
-// kindOf is [observe.Kind] for an operation's type.
-func kindOf(t reflect.Type) string {
-	if t == reflect.TypeFor[*waiter]() {
-		return "Await"
-	}
-	return t.String()
 }

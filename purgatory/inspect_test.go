@@ -45,7 +45,7 @@ func TestInspectShowsTheOldest(t *testing.T) {
 	require.NoError(t, err)
 	submit(t, p, &op{}, purgatory.NoTimeout-1, "a") // that is beyond the end of the clock
 	for i, o := range p.Inspect(2).Oldest {
-		assert.Equal(t, []any{[]string{"Wait", "*purgatory_test.op"}[i], purgatory.NoTimeout}, []any{o.Type, o.Left})
+		assert.Equal(t, []any{[]string{"*purgatory.await", "*purgatory_test.op"}[i], purgatory.NoTimeout}, []any{o.Type, o.Left})
 	}
 }
 

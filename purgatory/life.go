@@ -170,7 +170,7 @@ func (p *Purgatory[K]) unansweredText() string {
 	if b.For == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": a method of a %s under key %s has been running for %v", kindOf(b.Kind), observe.Key(b.Key), b.For)
+	return fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
 }
 
 // idle reports whether the callbacks of every accepted operation have run and returned, no worker

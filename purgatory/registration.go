@@ -46,7 +46,7 @@ func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, key
 // accepted before.
 func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	if p.Closed() {
-		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
+		return false, p.refusal(ErrClosed, "%T", op)
 	}
 	var m *machine.Machine
 	over := false
@@ -124,7 +124,7 @@ func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed 
 	visit, ok := first.Pass(machine.Satisfied, w.Key, m)
 	if !ok {
 		p.refuse(m)
-		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
+		return false, p.refusal(ErrClosed, "%T", m.Operation())
 	}
 	if m.Settle(nil) {
 		p.causes.take(m)
@@ -168,7 +168,7 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {
 			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(waits[0].Key))
 		}
-		return p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
+		return p.refusal(ErrClosed, "%T", m.Operation())
 	}
 	if len(waits) > 1 {
 		extra := m.MakeExtra()

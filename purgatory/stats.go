@@ -9,13 +9,10 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// Histogram counts durations in HistogramBuckets buckets with fixed bounds, each twice the one
+// Histogram counts durations in 24 buckets with fixed bounds, each twice the one
 // before: Counts[i] is the number of durations over Bound(i-1) and up to Bound(i), and Sum is the
 // sum of all in seconds. Count, Quantile and Since evaluate it.
 type Histogram = stats.Histogram
-
-// HistogramBuckets is the number of buckets of a Histogram.
-const HistogramBuckets = 24
 
 // Stats is a snapshot of a purgatory's counters and gauges. Counters begin at 0 in New
 // and never decrease. While no operation comes or goes, Accepted is the sum of Pending

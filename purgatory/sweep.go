@@ -45,7 +45,7 @@ func (p *Purgatory[K]) sweep(stalled bool) {
 	} else if b.For < last || b.For >= 2*last {
 		p.stuckFor.Store(int64(b.For))
 		p.records.Log(slog.LevelWarn, EventStuck, func() []any {
-			return []any{"operation", kindOf(b.Kind), "key", observe.Key(b.Key), "elapsed", b.For}
+			return []any{"operation", b.Kind.String(), "key", observe.Key(b.Key), "elapsed", b.For}
 		})
 	}
 	if due, oldest := timer.Due(p.timer); oldest > lateAfter && now-time.Duration(p.late.Load()) >= lateAfter {

@@ -138,8 +138,8 @@ func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) bool {
 
 func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
 	p.made()
-	m := machine.Find(op)
-	if m == nil || !p.claim(m, o, cause) {
+	m := machine.Of(op)
+	if !p.claim(m, o, cause) {
 		return false
 	}
 	p.endOne(m, cause, false)
@@ -177,8 +177,8 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 // may have run by then. So do both under one lock, and add the session only if its Outcome is Pending.
 func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	p.made()
-	m := machine.Find(op)
-	if m == nil || !m.AcceptedBy(p.id) {
+	m := machine.Of(op)
+	if !m.AcceptedBy(p.id) {
 		return false
 	}
 	deadline := timer.Deadline(p.now(), timeout)
@@ -227,7 +227,7 @@ func (p *Purgatory[K]) Timer() timer.Timer {
 // did not have to wait, or belongs to another purgatory.
 func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
 	p.made()
-	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {
+	if m := machine.Of(op); m.Owner() == p.id && m.Start() >= 0 {
 		return p.timer.Now() - m.Start()
 	}
 	return 0

@@ -10,7 +10,7 @@ import (
 // Wait is a wait that a goroutine can select on, beside its other channels: see [Purgatory.StartWait].
 // It is safe for concurrent use.
 type Wait[K comparable] struct {
-	op      waiter
+	op      await
 	p       *Purgatory[K]
 	timeout time.Duration
 }

@@ -12,8 +12,8 @@ func (s *Shard[K]) assertLocked() {
 		for l := s.mu.keys.buckets[b]; l != nil; l = l.chain {
 			n, last, ok := 0, l.First(), l.shard == s && l.Len() > 0 && (!l.queued || l.behind.ahead == l)
 			for w := last; w != nil; last, w = w, l.Next(w) {
-				ok = ok && w.List() == &l.List && w.Position() >= last.Position()
-				if w.Machine() != nil {
+				ok = ok && w.List == &l.List && w.Position >= last.Position
+				if w.Machine != nil {
 					n++
 				}
 			}

@@ -63,7 +63,7 @@ func checkInvariants(t testing.TB, w *Watchers[int]) {
 		for at := s.stale.Load(); at != nil; at = at.next {
 			stale++
 			require.Same(t, s, listOf[int](at.watch).shard)
-			require.NotEqual(t, machine.Pending, at.watch.Machine().Outcome(), "only what has ended is stale")
+			require.NotEqual(t, machine.Pending, at.watch.Machine.Outcome(), "only what has ended is stale")
 		}
 	}
 	require.Empty(t, queued, "a key that has left the map is queued")
@@ -82,14 +82,14 @@ func checkList(t testing.TB, l *keyList[int]) (n int) {
 	last := int64(anyPosition)
 	for w := l.First(); w != nil; w = l.Next(w) {
 		forth = append(forth, w)
-		if w.List() != &l.List || w.Position() < last {
+		if w.List != &l.List || w.Position < last {
 			require.Fail(t, "a watch in another list, or not in order of position")
 		}
-		last = w.Position()
+		last = w.Position
 		switch {
-		case w.Machine() != nil:
+		case w.Machine != nil:
 			n++
-			if l.ordered != nil && (w.Position() == anyPosition) != (len(index) == 1+len(l.ordered.index)) {
+			if l.ordered != nil && (w.Position == anyPosition) != (len(index) == 1+len(l.ordered.index)) {
 				require.Fail(t, "begin stands between those without and those with a position")
 			}
 		case len(index) > 0 && w == index[0]:
@@ -99,7 +99,7 @@ func checkList(t testing.TB, l *keyList[int]) (n int) {
 		}
 	}
 	if l.First() != nil {
-		for w := l.Last(); len(back) < len(forth); w = w.Prev() {
+		for w := l.Last(); len(back) < len(forth); w = w.Prev {
 			back = append(back, w)
 		}
 	}

@@ -30,7 +30,7 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 						all = append(all, f)
 					}
 					for w, n := l.First(), 0; w != nil && n < perKey; w = l.Next(w) {
-						if f.Machine = w.Machine(); f.Machine != nil { // else it is a mark
+						if f.Machine = w.Machine; f.Machine != nil { // else it is a mark
 							all = append(all, f)
 							n++
 						}

@@ -327,8 +327,8 @@ func (m *model) check() {
 		slices.SortStableFunc(want, func(a, b place) int { return cmp.Compare(a.at, b.at) }) // anyPosition is the lowest
 		if l := m.shard(key).mu.keys.find(key, m.w.Hash(key)); l != nil {
 			for w := l.First(); w != nil; w = l.Next(w) {
-				if w.Machine() != nil && w.Machine().Outcome() == machine.Pending {
-					got = append(got, place{w.Machine(), w.Position()})
+				if w.Machine != nil && w.Machine.Outcome() == machine.Pending {
+					got = append(got, place{w.Machine, w.Position})
 				}
 			}
 		}

@@ -31,14 +31,14 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	}
 	o := l.ordered
 	if position == anyPosition {
-		return o.begin.Prev()
+		return o.begin.Prev
 	}
 	at := l.Last()
 	for range nearEnd {
-		if at.Position() <= position { // begin at the latest
+		if at.Position <= position { // begin at the latest
 			return at
 		}
-		at = at.Prev()
+		at = at.Prev
 	}
 	o.trim(&l.List)
 	return o.find(&l.List, position)
@@ -46,17 +46,17 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 
 // find is lastUpTo by the index.
 func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
-	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position() > position })
+	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position > position })
 	at := &o.begin
 	if i > 0 {
 		at = o.index[i-1]
 	}
 	steps := 0
-	for next := list.Next(at); next != nil && next.Position() <= position; next = list.Next(at) {
+	for next := list.Next(at); next != nil && next.Position <= position; next = list.Next(at) {
 		at = next
 		if steps++; steps%segment == 0 {
 			mark := new(machine.Watch)
-			list.Link(mark, nil, at.Position(), at)
+			list.Link(mark, nil, at.Position, at)
 			o.index = slices.Insert(o.index, i, mark)
 			i++
 			at = mark

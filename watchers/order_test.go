@@ -15,8 +15,8 @@ import (
 // position: the most that stand between two marks of the index before it.
 func longestWalk(l *keyList[int], position int64) (longest int) {
 	n := 0
-	for w := l.First(); w != nil && w.Position() <= position; w = l.Next(w) {
-		if n++; w.Machine() == nil {
+	for w := l.First(); w != nil && w.Position <= position; w = l.Next(w) {
+		if n++; w.Machine == nil {
 			n = 0
 		}
 		longest = max(longest, n)
@@ -101,7 +101,7 @@ func TestAPassedPositionLeavesNoMark(t *testing.T) {
 		same(t, ops[i:i+1], visit(w, 1, i, 2))
 		end(w, 1, ops[i])
 		passed := 0
-		for at := l.Next(&l.ordered.begin); at.Machine() == nil; at = l.Next(at) {
+		for at := l.Next(&l.ordered.begin); at.Machine == nil; at = l.Next(at) {
 			passed++
 		}
 		require.LessOrEqual(t, passed, 1, "position %d", i)
@@ -143,8 +143,8 @@ func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	l := s.mu.keys.find(1, w.Hash(1))
 	second := wait(t, w, 1)
 	assert.Empty(t, l.ordered.index, "there was no search")
-	assert.Same(t, first, l.First().Machine())
-	assert.Same(t, second, l.Next(l.First()).Machine())
+	assert.Same(t, first, l.First().Machine)
+	assert.Same(t, second, l.Next(l.First()).Machine)
 	checkInvariants(t, w)
 }
 
@@ -183,7 +183,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 			l := s.mu.keys.find(1, w.Hash(1))
 			i := 0
 			for watch := l.First(); watch != nil; watch = l.Next(watch) {
-				if m := watch.Machine(); m != nil {
+				if m := watch.Machine; m != nil {
 					require.True(t, i < len(model) && model[i].m == m, "place %d", i)
 					i++
 				}

@@ -42,7 +42,7 @@ func (a *asked) add(upTo int64) {
 // listOf returns the list that w is in, nil if none, for the holder, or for who takes out a stale watch. The
 // conversion is safe: such a list is the first field of a keyList.
 func listOf[K comparable](w *machine.Watch) *keyList[K] {
-	return (*keyList[K])(unsafe.Pointer(w.List()))
+	return (*keyList[K])(unsafe.Pointer(w.List))
 }
 
 // table is a hash table with chaining: see docs/internals/decisions.md#a-hash-table-of-our-own.

@@ -233,7 +233,7 @@ func (s *Shard[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, 
 		return 0
 	}
 	for w := l.First(); w != nil && n < len(out); w = l.Next(w) {
-		if m := w.Machine(); m != nil && claim(m) { // nil: a mark
+		if m := w.Machine; m != nil && claim(m) { // nil: a mark
 			out[n] = m
 			n++
 		}

@@ -95,7 +95,7 @@ func expire(e *entry.Entry) {
 }
 
 // End has m, which is held and waits, ended by the function of its first list.
-func (m *Machine) End() { m.first.list.end(m) }
+func (m *Machine) End() { m.first.List.end(m) }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
 
@@ -222,17 +222,13 @@ func (m *Machine) Ending() bool {
 // cause of a cancellation. It reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
-	word := m.word().Load()
-	outcome := word & outcomeMask
-	if outcome == 0 {
-		outcome = uint64(Satisfied) << outcomeShift
-	}
-	if outcome == uint64(Cancelled)<<outcomeShift {
+	outcome := m.EndsAs()
+	if outcome == Cancelled {
 		m.tail = unsafe.Pointer(cause)
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	before := m.word().Swap(phaseEnded | outcome | word&identity.Half)
+	before := m.word().Swap(phaseEnded | uint64(outcome)<<outcomeShift | m.word().Load()&identity.Half)
 	assertHeld(before)
 	return before&wishMask == uint64(Cancelled)<<wishShift
 }

@@ -27,14 +27,3 @@ func Of(op Operation) *Machine { return op.embedOperationDelayedOperation() }
 
 // OfCore returns the machine of c.
 func OfCore(c *Core) *Machine { return &c.m }
-
-// Find is [Of] that returns nil for a nil operation: a nil interface or pointer, or a type that embeds a nil
-// pointer.
-func Find(op Operation) (m *Machine) {
-	defer func() {
-		if m == nil { // op is nil, or the promoted method dereferenced a nil pointer
-			_ = recover()
-		}
-	}()
-	return op.embedOperationDelayedOperation()
-}

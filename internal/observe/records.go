@@ -3,6 +3,7 @@ package observe
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func (r *Records) Panicked(recovered any, stack []byte) {
 // Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. The deferred function that has
 // recovered v calls Panic: the stack still has the panic there.
 func (r *Records) Panic(v, op any, method string, key any) {
-	kind := Kind(op) // now: a record that waits must not keep op in memory
+	kind := fmt.Sprintf("%T", op) // now: a record that waits must not keep op in memory
 	r.panicked(v, debug.Stack(), func() []any {
 		return []any{"operation", kind, "callback", method, "key", Key(key)}
 	})
