@@ -211,8 +211,8 @@ func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *erro
 		return 0
 	}
 	e := ending[K]{p: p, shard: s, key: key, later: later}
-	p.walks(key, 1)
-	defer p.walks(key, -1)
+	p.walks(1, key)
+	defer p.walks(-1, key)
 	var ops [32]*machine.Machine
 	n := len(ops)
 	for most := 2 * s.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving

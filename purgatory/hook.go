@@ -32,12 +32,8 @@ func (p *Purgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) 
 	e := testhook.Expiring{Machine: m, Name: func() string { return fmt.Sprintf("%T", m.Operation()) }}
 	key, _, _ := watchers.FirstKey[K](m)
 	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
-	for _, key := range watchers.Keys[K](m) {
-		e.Keys = append(e.Keys, key)
-	}
-	e.Positions = append(e.Positions, m.First().Position)
-	for extra, i := m.Extra(), 0; i < len(extra); i++ {
-		e.Positions = append(e.Positions, extra[i].Position)
+	for _, w := range watchers.Waits[K](m) {
+		e.Keys, e.Positions = append(e.Keys, w.Key), append(e.Positions, w.Position)
 	}
 	return h.Expire(&e)
 }

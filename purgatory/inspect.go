@@ -60,7 +60,12 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
-		in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
+		var checked, unchecked []watchers.Seen[K]
+		for s := range p.watchers.Shards() {
+			c, u := s.LastExpiries()
+			checked, unchecked = append(checked, c), append(unchecked, u)
+		}
+		in.NeverTrue, in.Unchecked = expired(checked), expired(unchecked)
 	}
 	var busiest watchers.Found[K]
 	var sample []watchers.Found[K]
@@ -101,17 +106,13 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	return in
 }
 
-// expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.
-func (p *Purgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
-	var found []watchers.Seen[K]
-	for s := range p.watchers.Shards() {
-		if e := s.LastExpiry(unchecked); e.Kind != nil {
-			found = append(found, e)
+// expired reports up to eight of what has expired last in each shard, the latest first.
+func expired[K comparable](last []watchers.Seen[K]) (all []ExpiryReport) {
+	slices.SortFunc(last, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
+	for _, e := range last {
+		if e.Kind != nil && len(all) < 8 {
+			all = append(all, ExpiryReport{e.Kind.String(), observe.Key(e.Key), e.For, int64(e.Checks)})
 		}
-	}
-	slices.SortFunc(found, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
-	for _, e := range found[:min(len(found), 8)] {
-		all = append(all, ExpiryReport{e.Kind.String(), observe.Key(e.Key), e.For, int64(e.Checks)})
 	}
 	return all
 }

@@ -48,6 +48,9 @@ type reaping struct {
 // startReaper starts the reaper, unless it was started or the purgatory has been closed.
 func (p *Purgatory[K]) startReaper() {
 	r := &p.reaping
+	if r.off.Load() {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {

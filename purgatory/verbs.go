@@ -76,39 +76,21 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	p.made()
 	if len(keys) == 1 {
-		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
 	hashes := p.hashes(keys)
-	p.underWay(keys, 1)
+	p.walks(1, keys...) // also those whose turn has not come
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
 		for i++; i < len(keys); i++ {
 			p.signal(keys[i], hashes[i], EveryPosition)
 		}
-		p.underWay(keys, -1)
+		p.walks(-1, keys...)
 	}()
 	for ; i < len(keys); i++ {
-		completed += p.called(keys[i], hashes[i], EveryPosition)
+		completed += p.check(keys[i], hashes[i], EveryPosition)
 	}
 	return completed
-}
-
-// underWay tells the hook with 1 that all of keys are being checked, also those whose turn has not come, and with -1
-// that they have been.
-func (p *Purgatory[K]) underWay(keys []K, n int) {
-	if h := p.cfg.hook; h != nil {
-		for _, key := range keys {
-			h.Walk(key, n)
-		}
-	}
-}
-
-// called is a check of a key that the user asks for.
-func (p *Purgatory[K]) called(key K, hash uint64, upTo int64) int {
-	if h := p.cfg.hook; h != nil {
-		h.Called(key, upTo, false)
-	}
-	return p.check(key, hash, upTo)
 }
 
 // CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position. It
@@ -116,7 +98,7 @@ func (p *Purgatory[K]) called(key K, hash uint64, upTo int64) int {
 // one, in order. Its cost does not depend on how many wait for higher ones.
 func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
 	p.made()
-	return p.called(key, p.watchers.Hash(key), position)
+	return p.check(key, p.watchers.Hash(key), position)
 }
 
 // ForceComplete ends op as forced, and reports whether this call has ended it. Use it to answer early with what there
@@ -182,9 +164,7 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 		return false
 	}
 	deadline := timer.Deadline(p.now(), timeout)
-	if !p.reaping.off.Load() {
-		p.startReaper()
-	}
+	p.startReaper()
 	return p.entries.Extend(entryOf(m), deadline)
 }
 
@@ -217,9 +197,8 @@ func (p *Purgatory[K]) Waiting(key K) int {
 // to run on the clock of the purgatory.
 func (p *Purgatory[K]) Timer() timer.Timer {
 	p.made()
-	if p.now(); !p.reaping.off.Load() { // beyond a bubble's border no reaper must start
-		p.startReaper()
-	}
+	p.now() // beyond a bubble's border no reaper must start
+	p.startReaper()
 	return p.timer
 }
 

@@ -36,6 +36,9 @@ type walk[K comparable] struct {
 
 // check tries the operations that wait for key up to a position, and returns how many it has ended.
 func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, upTo, false)
+	}
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0
@@ -56,9 +59,9 @@ func (w *walk[K]) begun(p *Purgatory[K], key K) {
 // run takes the walk from where it stands to its end. If user code calls runtime.Goexit, the deferred function does that.
 func (w *walk[K]) run() {
 	p, key, over := w.batch.p, w.batch.key, false
-	p.walks(key, 1)
+	p.walks(1, key)
 	defer func() {
-		p.walks(key, -1)
+		p.walks(-1, key)
 		if !over {
 			w.run()
 		}
@@ -127,10 +130,12 @@ func (w *walk[K]) resume() bool {
 	return w.n > 0
 }
 
-// walks tells the hook that a walk over key begins, or ends.
-func (p *Purgatory[K]) walks(key K, n int) {
+// walks tells the hook with 1 that keys are being checked, and with -1 that they have been.
+func (p *Purgatory[K]) walks(n int, keys ...K) {
 	if h := p.cfg.hook; h != nil {
-		h.Walk(key, n)
+		for _, key := range keys {
+			h.Walk(key, n)
+		}
 	}
 }
 

@@ -61,7 +61,11 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 		key, hash, s := FirstKey[int](m)
 		assert.Equal(t, []any{keys[0], w.Hash(keys[0])}, []any{key, hash})
 		assert.Same(t, w.Shard(hash), s)
-		assert.Equal(t, keys, Keys[int](m))
+		var waits []Wait[int]
+		for _, key := range keys {
+			waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
+		}
+		assert.Equal(t, waits, Waits[int](m))
 	}
 }
 

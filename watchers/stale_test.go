@@ -29,7 +29,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		"Watch":          func(s *Shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
 		"Pass":           func(s *Shard[int], _ int, _ *Walk[int]) { pass(s, machine.Satisfied) },
 		"Waiting":        func(s *Shard[int], key int, _ *Walk[int]) { s.Waiting(key, s.all.Hash(key)) },
-		"LastExpiry":     func(s *Shard[int], _ int, _ *Walk[int]) { s.LastExpiry(true) },
+		"LastExpiries":   func(s *Shard[int], _ int, _ *Walk[int]) { s.LastExpiries() },
 		"Each": func(s *Shard[int], _ int, _ *Walk[int]) {
 			for range s.all.Each(0) {
 			}

@@ -203,15 +203,12 @@ func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
 	return v, unchecked
 }
 
-// LastExpiry returns the last expiry of those that a check has come to, or of the others. Its Kind is nil if
-// there is none.
-func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
+// LastExpiries returns the last expiries in s: of an operation to which a check has come, and of another one. A Kind
+// is nil if there is none.
+func (s *Shard[K]) LastExpiries() (checked, unchecked Seen[K]) {
 	s.lock()
 	defer s.unlock()
-	if unchecked {
-		return s.mu.uncheckedLast
-	}
-	return s.mu.checkedLast
+	return s.mu.checkedLast, s.mu.uncheckedLast
 }
 
 // LeaveOthers takes m, which has left the lists of one shard, out of the others'.

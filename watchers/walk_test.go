@@ -359,7 +359,8 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		end(w, 1, before)
 		m, other := waitAt(t, w, 1, 9), waitAt(t, w, 1, 20)
 		s := w.Shard(w.Hash(1))
-		assert.Nil(t, s.LastExpiry(true).Kind)
+		_, last := s.LastExpiries()
+		assert.Nil(t, last.Kind)
 		c.do(w, m)
 		m.SetStart(time.Second)
 		m.Entry().At = int64(time.Minute)
@@ -367,8 +368,12 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		assert.Equal(t, c.unchecked, unchecked, name)
 		m.Settle(nil)
 		want := Seen[int]{1, reflect.TypeFor[*waiter](), time.Minute, 59 * time.Second, c.checks}
-		assert.Equal(t, want, s.LastExpiry(c.unchecked), name)
-		assert.Nil(t, s.LastExpiry(!c.unchecked).Kind)
+		last, none := s.LastExpiries()
+		if c.unchecked {
+			last, none = none, last
+		}
+		assert.Equal(t, want, last, name)
+		assert.Nil(t, none.Kind)
 		_, unchecked = s.Leave(ending(other, machine.Forced))
 		assert.False(t, unchecked, "it has not expired")
 		sum := totals(w)

@@ -127,11 +127,15 @@ func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64, s *Shard[K]
 	return l.key, l.hash, l.shard
 }
 
-// Keys returns the keys of m, which is held and linked under each.
-func Keys[K comparable](m *machine.Machine) []K {
-	keys := []K{listOf[K](m.First()).key}
-	for i := range m.Extra() {
-		keys = append(keys, listOf[K](&m.Extra()[i]).key)
+// Waits returns what m waits for, which is held and linked under each key.
+func Waits[K comparable](m *machine.Machine) (waits []Wait[K]) {
+	for i := range m.Keys() {
+		w := m.First()
+		if i > 0 {
+			w = &m.Extra()[i-1]
+		}
+		l := listOf[K](w)
+		waits = append(waits, Wait[K]{l.key, w.Position, l.hash})
 	}
-	return keys
+	return waits
 }
