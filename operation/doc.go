@@ -1,7 +1,6 @@
 // Package operation has the types with which you write a delayed operation: a request
-// that cannot be answered until some state has changed, or until its timeout has
-// passed. A fetch that waits for data is one, and so is a produce that waits for its
-// replicas. Package purgatory holds such operations while they wait.
+// that cannot be answered until some state has changed, or its timeout has passed, as
+// a fetch that waits for data. Package purgatory holds them while they wait.
 //
 //	type delayedFetch struct {
 //		operation.DelayedOperation
@@ -31,9 +30,5 @@
 // fields without a lock. Different goroutines may run them; each sees what the earlier
 // ones have written. Package purgatory says which goroutine runs which callback.
 //
-// An operation that was refused gets no OnComplete, but its TryComplete may have run.
-// An operation is used once, also one that was refused.
-//
-// A panic or runtime.Goexit in a method stops no other operation. In TryComplete, both
-// count as false: the operation goes on waiting, and its timeout still ends it.
+// A panic or runtime.Goexit in a method stops no other operation.
 package operation

@@ -31,9 +31,8 @@
 //
 // A condition, TryComplete or the function given to Await, is called by the
 // goroutines that check its key. So it must be safe for concurrent use and must
-// not block; it may lock a mutex that is held briefly. To hand items to those who wait, see package queue; for a crowd
-// that waits for one position, package watermark; for tests of your server,
-// package purgatorytest. docs/guide.md says which form to use when.
+// not block; it may lock a mutex that is held briefly. To hand items to those who wait, see package queue; for tests of
+// your server, package purgatorytest. docs/guide.md says which form to use when.
 //
 // # Guarantees
 //
@@ -54,22 +53,14 @@
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that has ended leaves the timer and its lists before its
 //     callbacks run. (See [WithPurgeInterval] for a contended list.)
-//
-// # One goroutine tries a key
-//
-// The operations of a key are tried by one goroutine at a time, in the order of
-// their positions, and of arrival. A check that comes meanwhile leaves a mark and
-// returns 0, and that goroutine goes over the key again. So nobody waits for
-// anybody's TryComplete, and a TryComplete that blocks holds up its key. Up to
-// 128 operations are tried before the first OnComplete runs.
+//   - Nobody waits for anybody's TryComplete: the operations of a key are tried by one goroutine at a time, see
+//     [Purgatory.CheckAndComplete]. A TryComplete that blocks holds up its key.
 //
 // # What may be called from where
 //
-// TryComplete, OnComplete, OnExpiration and the function given to Await may call
-// any method that does not block, of this or another purgatory, for the same or
-// another key. The Await functions, Shutdown and, on the system's clock,
-// AdvanceClock block. TryComplete must not block; callbacks may. In a
-// TryComplete use Signal for other keys.
+// Conditions and callbacks may call any method that does not block, of this or another purgatory, for the same or
+// another key. The Await functions, Shutdown and, on the system's clock, AdvanceClock block. TryComplete must not
+// block; callbacks may. In a TryComplete use Signal for other keys.
 //
 // If you hold a lock that an operation's method takes, call only what runs no
 // such method: Signal, SignalUpTo, Extend, Stats, Waiting.

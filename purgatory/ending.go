@@ -9,8 +9,8 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// ending has operations of one shard on their way from held to answered. Every way in which an operation can end goes through these
-// steps. The caller holds the operation.
+// ending has operations of one shard, which the caller holds, on their way from held to answered. Every end goes
+// through these steps:
 //
 //  1. It leaves the lists of the shard in which it ends, under that shard's lock.
 //  2. It leaves the timer. A worker of the timer that has its entry already finds that the
@@ -32,8 +32,8 @@ type ending[K comparable] struct {
 	later       bool              // workers are to run the callbacks
 }
 
-// settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
-// set with the wish.
+// settle is steps 3 to 5 for operations that have left the shard's lists, and the timer. cause is that of the call
+// that ends them, nil if it was set with the wish.
 func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 	if len(ops) == 0 {
 		return
@@ -88,12 +88,11 @@ func (p *Purgatory[K]) expired(m *machine.Machine) {
 	p.endOne(m, nil, false)
 }
 
-// lookEvery is how many goroutines, or levels of one, are inside a shard when the next one looks at its stack.
 const lookEvery = 32
 
-// run runs the callbacks of those in the chain, or hands them to workers. One that ends another operation nests, and each level is one
-// more visit in a shard: so at every lookEvery-th one in a shard the goroutine looks at its stack, and if that is deep,
-// a worker goes on.
+// run runs the callbacks of those in the chain, or hands them to workers. A callback that ends another operation
+// nests, and each level is one more visit in a shard: so at every lookEvery-th one the goroutine looks at its stack,
+// and if that is deep, a worker goes on.
 func (e *ending[K]) run() {
 	if e.first == nil {
 		return
@@ -107,8 +106,8 @@ func (e *ending[K]) run() {
 	e.goOn()
 }
 
-// goOn runs the callbacks in the chain. After a runtime.Goexit in one, also if that came with a panic, its deferred function does
-// what is left.
+// goOn runs the callbacks in the chain. After a runtime.Goexit, also one that came with a panic, its deferred function
+// does what is left.
 func (e *ending[K]) goOn() {
 	over := false
 	defer func() {
@@ -168,9 +167,9 @@ func isWait(m *machine.Machine) bool {
 	return is && w.OnlyWakes()
 }
 
-// causes has the causes of cancellations that were set as a wish, for the operation's holder: the state word has room for
-// the wish only. The holder finds the cause that belongs to the wish: it is added under the lock under which the wish
-// is set, and the holder takes the lock after it has seen the wish.
+// causes has the causes of cancellations that were set as a wish: the state word has room for the wish only. The
+// holder finds the cause: it is added under the lock under which the wish is set, and the holder takes the lock after
+// it has seen the wish.
 type causes struct {
 	sched.Mutex // lock level 7: taken with that of a shard held, or with none
 	all         map[*machine.Machine]*error
@@ -185,7 +184,7 @@ func (c *causes) take(m *machine.Machine) *error {
 	return cause
 }
 
-// claim makes the caller the holder of m, to end it with o. If m has another holder, claim sets o as a wish.
+// claim makes the caller the holder of m, to end it with o. Another holder gets o as a wish.
 func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
 	if o != machine.Cancelled {
 		held, _ = m.Claim(o, p.id)
@@ -204,7 +203,8 @@ func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error
 	return held
 }
 
-// endKey ends the operations that wait for key with o, and returns how many it has ended. Their callbacks run when it has claimed all.
+// endKey ends the operations that wait for key with o, and returns how many. Their callbacks run when it has claimed
+// all.
 func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
 	s := p.watchers.Used(hash)
 	if s == nil {
@@ -226,8 +226,8 @@ func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *erro
 
 // entryOf returns m's entry in the type that a timer takes.
 //
-// The conversions here are safe: a machine and a TaskEntry both begin with an entry, and package
-// timer uses no more of an operation's TaskEntry than that.
+// The conversions here are safe: a machine and a TaskEntry both begin with an entry, and package timer uses no more of
+// an operation's TaskEntry than that.
 func entryOf(m *machine.Machine) *timer.TaskEntry {
 	return (*timer.TaskEntry)(unsafe.Pointer(m.Entry()))
 }

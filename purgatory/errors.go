@@ -9,9 +9,8 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// Errors, for errors.Is. New, a method that refuses an operation, and one whose wait ends
-// without its condition return an error that wraps one of these and names the purgatory and
-// the offending value. The cause of a context or of a cancellation it returns unchanged.
+// Errors, for errors.Is: what is returned wraps one of these and names the purgatory and the offending value. The cause
+// of a context or of a cancellation is returned unchanged.
 var (
 	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not
 	// NoTimeout).
@@ -50,8 +49,7 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("purgatory %q: %s: %v", f.purgatory, strings.TrimPrefix(f.kind.Error(), "purgatory: "), f.about)
 }
 
-// errorf returns a failure that is about what the format says. Use %w for the error that is its
-// cause.
+// errorf returns a failure that is about what the format says, with %w for the error that is its cause.
 func (p *Purgatory[K]) errorf(kind error, format string, args ...any) error {
 	return &failure{p.name, kind, fmt.Errorf(format, args...)}
 }
@@ -77,7 +75,7 @@ func (p *Purgatory[K]) refusal(kind error, format string, args ...any) error {
 	return p.errorf(kind, format, args...)
 }
 
-// made panics unless New has made p, and says so: the runtime would only report a nil pointer.
+// made panics unless New has made p: the runtime would only report a nil pointer.
 func (p *Purgatory[K]) made() {
 	switch {
 	case p == nil:

@@ -10,10 +10,9 @@ import (
 	"github.com/delayedop/purgatory/internal/observe"
 )
 
-// The messages of the records that go to the logger of [WithLogger]. They will not change.
-// Each record has the attribute "purgatory", the purgatory's name. Of each event, a purgatory logs at most ten
-// records a second; the next one then has the attribute "suppressed", the number of those that
-// were dropped.
+// The messages of the records that go to the logger of [WithLogger]. Each record has the attribute "purgatory", the
+// purgatory's name. Of each event, a purgatory logs at most ten records a second; the next one then has the attribute
+// "suppressed", the number of those that were dropped.
 const (
 	// EventPanic ("purgatory.panic"): user code has panicked. Error: panic, stack; for a method of an operation also
 	// operation (its type), callback (the method) and key.
@@ -21,22 +20,20 @@ const (
 	// EventUnchecked: an operation has expired to which no check had come: perhaps a CheckAndComplete is missing.
 	// Warn: operation (its type), key (its first), age.
 	EventUnchecked = "purgatory.expired.unchecked"
-	// EventStuck: a method of an operation has not returned for two seconds or longer. Logged again when it has
-	// lasted for twice as long. Warn: operation (its type, or that of another one that the same check has ended),
-	// key, elapsed.
+	// EventStuck: a method of an operation has not returned for two seconds or longer, and then for twice as long as
+	// last logged. Warn: operation (its type, or that of another one under its key), key, elapsed.
 	EventStuck = "purgatory.callback.stuck"
 	// EventLate: an expired operation has been waiting for a worker for longer than a second: callbacks block the
-	// workers, or there are too few. Logged once a second while it lasts. Warn: due (how many wait, at least),
-	// elapsed (of the first). Other purgatories that share the timer count, too.
+	// workers, or there are too few. Logged once a second while it lasts. Warn: due (how many, at least), elapsed (of
+	// the first); see [Stats].Due.
 	EventLate = "purgatory.expiry.late"
 	// EventClosed: the purgatory has closed. Info: closed (how many operations that has ended), left (how many are
 	// pending), satisfied, forced, expired, cancelled (since New), elapsed.
 	EventClosed = "purgatory.closed"
 )
 
-// counters is what the purgatory counts of itself, other than what its shards count.
-//
-// Its words are not explored: each is read for itself, by Stats, or by sweeps, of which two at a time may both log.
+// counters is what the purgatory counts of itself, other than what its shards count. Its words are not explored: each
+// is read for itself, by Stats, or by sweeps, of which two at a time may both log.
 type counters struct {
 	refused    struct{ closed, full, input atomic.Int64 }
 	passedOver atomic.Int64

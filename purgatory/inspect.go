@@ -15,16 +15,16 @@ import (
 // Inspection shows some of the operations and keys that a purgatory holds; [Stats] only counts them.
 type Inspection struct {
 	// Oldest are the operations that have been waiting longest, oldest first, of those that stand first under each
-	// key: the first 4,096 if there is one key, and fewer of each if there are more. Looked is how many these are.
+	// key: 4,096 if there is one key, and fewer of each if there are more. Looked is how many these are.
 	Oldest []OperationReport
 	Looked int
 
-	// Blocked has the operation whose method has been running for longest, and Age for how long: see
-	// [Stats].BlockedFor. Its Type may be that of another operation under its key. It is empty if there is none.
+	// Blocked has the operation whose method has been running for longest, if there is one, and Age for how long: see
+	// [Stats].BlockedFor. Its Type may be that of another operation under its key.
 	Blocked []OperationReport
 
-	// Unchecked and NeverTrue are some of the operations that have expired lately, each with another key: those that no check had come
-	// to, and those whose condition no check has found to be true.
+	// Unchecked and NeverTrue are some of the operations that have expired lately: those that no check had come to, and
+	// those whose condition no check has found to be true.
 	Unchecked, NeverTrue []ExpiryReport
 
 	// Busiest is the key for which most operations wait, and Waiting how many.
@@ -51,9 +51,8 @@ type ExpiryReport struct {
 // sampling is the size of the sample in which the oldest operations are searched.
 const sampling = 1 << 12
 
-// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it looks
-// at every key. It calls no method of an operation, and holds no lock while it formats keys, which it cuts off after 200
-// bytes.
+// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it
+// looks at every key. It calls no method of an operation, and formats keys, up to 200 bytes, with no lock held.
 func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	p.made()
 	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// crew is the purgatory's signal workers, and what they take: operations whose callbacks were
-// handed to them, and keys that were signalled. It is safe for concurrent use.
+// crew is the purgatory's signal workers, and what they take: keys that were signalled, and operations whose callbacks
+// were handed to them. It is safe for concurrent use.
 type crew[K comparable] struct {
 	p    *Purgatory[K]
 	pool workers.Pool
@@ -20,14 +20,13 @@ type crew[K comparable] struct {
 	}
 }
 
-// handed is an operation that has ended, and whose callbacks were handed to a worker.
+// handed is an operation that has ended, and whose callbacks a worker is to run.
 type handed[K comparable] struct {
 	m     *machine.Machine
 	shard *watchers.Shard[K]
 	key   K
 }
 
-// hand hands the callbacks of an operation to a worker.
 func (c *crew[K]) hand(h handed[K]) {
 	c.handed.Lock()
 	c.handed.ops = append(c.handed.ops, h)
@@ -62,8 +61,8 @@ func (c *crew[K]) Queued() bool {
 // idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
-// Work does one piece of work, and reports whether there was any. Each of the two kinds
-// comes first every second time, so that neither, arriving without end, holds up the other.
+// Work does one piece of work, and reports whether there was any. Each of the two kinds comes first every second time,
+// so that neither holds up the other.
 func (c *crew[K]) Work() bool {
 	if c.next.Add(1)%2 == 0 {
 		return c.workHanded() || c.workSignal()
@@ -96,12 +95,12 @@ func (c *crew[K]) workSignal() (found bool) {
 	return true
 }
 
-// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It
-// marks each of keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its
-// check begins make one check; one that comes during the check makes it begin anew. None is lost.
+// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It marks each of
+// keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its check begins
+// make one check; one that comes during the check makes it begin anew. None is lost.
 //
-// Signal does not block, and calls no code of yours but a key's hash and equality. It may be called from any callback,
-// and under any lock. With one key it does not allocate.
+// Signal does not block, and calls no code of yours but a key's hash and equality, so it may be called under any lock.
+// With one key it does not allocate.
 func (p *Purgatory[K]) Signal(keys ...K) {
 	p.made()
 	if len(keys) == 1 {
@@ -114,8 +113,7 @@ func (p *Purgatory[K]) Signal(keys ...K) {
 	}
 }
 
-// hashes returns the hashes of keys. It panics for a key that cannot be hashed, before a check
-// or a signal of any.
+// hashes returns the hashes of keys. It panics for a key that cannot be hashed, before a check or a signal of any.
 func (p *Purgatory[K]) hashes(keys []K) []uint64 {
 	hashes := make([]uint64, len(keys))
 	for i, key := range keys {
@@ -124,9 +122,8 @@ func (p *Purgatory[K]) hashes(keys []K) []uint64 {
 	return hashes
 }
 
-// SignalUpTo is [Purgatory.Signal] for a key whose state has reached position: see
-// [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for key. Several signals of
-// a key make one check up to the highest of their positions.
+// SignalUpTo is [Purgatory.Signal] for [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for
+// key. Several signals of a key make one check up to the highest of their positions.
 func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
 	p.made()
 	return p.signal(key, p.watchers.Hash(key), position)

@@ -13,8 +13,7 @@ import (
 // with [WithoutReaper].
 //
 // On the system's clock it blocks until the tick of something in the timer has come, at most for d, and reports
-// whether one has (see [timer.SystemTimer.AdvanceClock]); workers run the callbacks. Do not call it from a callback
-// there.
+// whether one has; workers run the callbacks. Do not call it from a callback there.
 //
 // On a manual clock it moves the time by d, and the callbacks of what expires have run on this goroutine when it
 // returns; it reports whether anything has. If another AdvanceClock is moving the clock, as when a callback calls it,
@@ -63,9 +62,8 @@ const (
 // purge takes out the stale watches.
 func (p *Purgatory[K]) purge() { p.purged.Add(int64(p.watchers.Purge())) }
 
-// reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and compares the
-// time since the last sweep with the reap interval: more than twice the interval, and at
-// least 100 ms more than it, is a stall.
+// reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and takes it for a stall if more
+// than twice the reap interval has passed since the last time, and 100 ms more than it.
 func (p *Purgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
 	limit := timer.Deadline(interval, max(interval, 100*time.Millisecond))

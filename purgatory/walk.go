@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// batchSize is how many operations a walk ends, at most, before it runs their callbacks: see
+	// batchSize is how many operations a walk ends before it runs their callbacks: see
 	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
 	// groupSize is how many operations a walk reads in one hold of the shard's lock. To read one that is in no cache takes
 	// 0.2 µs, and a goroutine that waits for a [sync.Mutex] spins for 2.5 µs before it sleeps.
 	groupSize = 8
-	// maxInRow bounds how often a holder tries one operation in a row because state keeps changing. After that another walk
-	// tries it: otherwise an operation whose TryComplete checks its own key would keep its caller for ever.
+	// maxInRow bounds how often a holder tries one operation in a row, which an operation whose TryComplete checks its own
+	// key would have it do for ever. Then another walk tries it.
 	maxInRow = 8
 )
 
-// walk tries the operations that wait for a key, a group at a time. Those that must end leave their lists and the timer with their
-// group. Their callbacks run when a batch of them has ended, or when the walk is over: all tries of a batch come before its first
-// callback.
+// walk tries the operations that wait for a key, a group at a time. Those that end leave their lists and the timer
+// with their group. Their callbacks run when a batch of them has ended, or the walk is over: all tries of a batch come
+// before its first callback.
 type walk[K comparable] struct {
 	watchers.Walk[K]
 	group [groupSize]*machine.Machine // group[at:n] is still to be visited
@@ -56,7 +56,7 @@ func (w *walk[K]) begun(p *Purgatory[K], key K) {
 	w.run()
 }
 
-// run takes the walk from where it stands to its end. If user code calls runtime.Goexit, the deferred function does that.
+// run takes the walk from where it stands to its end, also if user code calls runtime.Goexit.
 func (w *walk[K]) run() {
 	p, key, over := w.batch.p, w.batch.key, false
 	p.walks(1, key)
@@ -91,8 +91,8 @@ func (w *walk[K]) run() {
 	over = true
 }
 
-// visit tries the operations of the group, and reports whether it is over: not after a panic of a TryComplete. That is no yes, and neither is a
-// runtime.Goexit, after which the deferred function of run goes on.
+// visit tries the operations of the group, and reports whether it is over: not after a panic of a TryComplete. That is
+// no yes, and neither is a runtime.Goexit, after which the deferred function of run goes on.
 func (w *walk[K]) visit() (over bool) {
 	var m *machine.Machine
 	defer func() {
@@ -122,7 +122,6 @@ func (w *walk[K]) visit() (over bool) {
 	return true
 }
 
-// resume goes on when the callbacks of a batch have run.
 func (w *walk[K]) resume() bool {
 	answered := w.batch.answered
 	w.batch.n, w.batch.answered = 0, 0
@@ -139,8 +138,8 @@ func (p *Purgatory[K]) walks(n int, keys ...K) {
 	}
 }
 
-// letGo releases m, which the caller holds and which has said no, or tries it again as often as others have asked for that meanwhile. It reports
-// whether the caller has to end m, as its holder still: because m has said yes after all, or because of a wish.
+// letGo releases m, which the caller holds and which has said no, or tries it again as often as others have asked for
+// that meanwhile. It reports whether the caller has to end m: because it has said yes after all, or because of a wish.
 func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)
@@ -154,8 +153,8 @@ func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	return p.release(m)
 }
 
-// release releases m, which the caller holds and will not try again: if others have asked for a try, a walk makes it. It reports
-// whether the caller has to end m, as its holder still.
+// release releases m, which the caller holds and will not try again: if others have asked for a try, a walk makes it.
+// It reports whether the caller has to end m, because of a wish.
 func (p *Purgatory[K]) release(m *machine.Machine) (end bool) {
 	key, hash, s := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, again := m.Release(false)

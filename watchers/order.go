@@ -9,9 +9,9 @@ import (
 
 // ordered is what a keyList needs as soon as an operation waits for a position of its key.
 //
-// The index, a sorted array of marks in the list, finds a position: a binary search is followed by steps, which
-// add a mark after every segment operations. An operation that leaves does not touch it. Marks before which no
-// operation stands are dropped, and an index with too many is emptied: amortized over the insertions.
+// The index, a sorted array of marks in the list, finds a position: a binary search is followed by steps, which add a
+// mark after every segment operations. An operation that leaves does not touch it. Marks before which no operation
+// stands are dropped, and an index with too many is emptied.
 type ordered struct {
 	begin machine.Watch    // the operations that wait for a position stand behind it
 	index []*machine.Watch // empty until an operation is inserted far from the end

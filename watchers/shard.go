@@ -47,9 +47,9 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then
-// of arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or
-// beyond Config.KeyLimit.
+// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then of
+// arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or beyond
+// Config.KeyLimit.
 func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (ok bool) {
 	s.mu.Lock()
 	if s.stale.Load() != nil {
@@ -116,7 +116,6 @@ func (s *Shard[K]) Met() {
 	}
 }
 
-// unlinkLocked takes w out of its list, and the key out of the map if that was its last watch.
 func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	l := listOf[K](w)
 	w.Unlink()
@@ -126,7 +125,7 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	}
 }
 
-// forgetLocked takes l, in which no operation stands, out of the map. A walk over it is over.
+// forgetLocked takes l, in which no operation stands, out of the map.
 func (s *Shard[K]) forgetLocked(l *keyList[K]) {
 	if l.queued {
 		s.unqueueLocked(l)
@@ -186,8 +185,7 @@ type Totals struct {
 	Waited *stats.Waited // nil if it is not wanted
 }
 
-// Pending returns how many operations have been accepted and have not ended, never less than 0. It is not exact
-// while operations come and go.
+// Pending returns how many operations have been accepted and have not ended; not exactly while they come and go.
 func (t *Totals) Pending() int64 {
 	n := t.Accepted
 	for _, ended := range t.Counts {

@@ -25,9 +25,9 @@ func (s *Shard[K]) unlock() {
 	s.mu.Unlock()
 }
 
-// leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale, unless
-// the limit of such watches is reached: then leave waits. (To wait always would let the crowd of one key delay the ends of
-// another's.) The goroutine that locks s next takes out w, or the purge does.
+// leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale: who
+// locks the shard next takes it out, or the purge. (To wait would let the crowd of one key delay the ends of
+// another's.) If the limit of such watches is reached, leave waits.
 func leave[K comparable](w *machine.Watch) {
 	l := listOf[K](w)
 	if l == nil {

@@ -46,8 +46,7 @@ func (s *Shard[K]) enterLocked(key K, m *machine.Machine) Visit[K] {
 // runsLocked notes that methods of m, and perhaps of others, are about to run.
 func (p *place[K]) runsLocked(m *machine.Machine) { p.kind, p.since = reflect.TypeOf(m.Operation()), 0 }
 
-// Enter must be called before callbacks of m, which has ended under key, and of others run, unless [Shard.Leave],
-// [Shard.Pass] or a walk has returned a Visit.
+// Enter must be called before callbacks of m and of others, which have ended under key, run, unless there is a Visit.
 func (s *Shard[K]) Enter(key K, m *machine.Machine) Visit[K] {
 	s.lock()
 	defer s.unlock()
@@ -60,10 +59,10 @@ func (s *Shard[K]) Exit(v Visit[K], answered int) {
 	s.gate.Add(uint64(answered)<<insideBits - 1)
 }
 
-// Unanswered returns how many operations have been accepted and are not answered: none, if there was a
-// moment during the call at which there were none. Both counts only grow, and no operation is answered before it is
-// accepted. Unanswered reads all answered counts before the first accepted count. So if the sums are equal, they
-// were equal between the two passes.
+// Unanswered returns how many operations have been accepted and are not answered: none, if there was a moment during
+// the call at which there were none. No operation is answered before it is accepted, and Unanswered reads all answered
+// counts before the first accepted count. Both only grow, so if the sums are equal, they were equal between the two
+// passes.
 func (w *Watchers[K]) Unanswered() int {
 	answered := w.Totals(nil).Answered
 	return int((uint64(w.Totals(nil).Accepted) - answered) % answeredMax)
@@ -78,9 +77,9 @@ type Seen[K comparable] struct {
 	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 
-// Blocked returns what has been running for longest: callbacks, or a group of tries. It begins to count when a call
-// of Blocked has seen that. Skip is for how long nothing has run since the last call, because the process stalled: it
-// does not count. Places of visits that are over are let go of.
+// Blocked returns what has been running for longest, callbacks or a group of tries, since a call of Blocked has seen
+// it. Skip is for how long nothing has run since the last call, because the process stalled: it does not count. Places
+// of visits that are over are let go of.
 func (w *Watchers[K]) Blocked(now, skip time.Duration) (longest Seen[K]) {
 	for s := range w.Shards() {
 		s.lock()

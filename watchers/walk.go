@@ -7,12 +7,12 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Walk is a walk over the operations of a key, in the order of the list: see
-// docs/internals/decisions.md#one-walk-for-each-key. It reads a few in each hold of the shard's lock, and the
-// caller tries them with none held. It is not safe for concurrent use.
+// Walk is a walk over the operations of a key, in the order of the list. It reads a few in each hold of the shard's
+// lock, and the caller tries them with none held. It is not safe for concurrent use. See
+// docs/internals/decisions.md#one-walk-for-each-key.
 //
-// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever
-// unlinks that operation moves the cursor on.
+// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever unlinks that
+// operation moves the cursor on.
 //
 //  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the
 //     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head.
@@ -38,8 +38,8 @@ type Walk[K comparable] struct {
 
 const maxAgain = 8
 
-// Begin asks for tries up to a position, and begins a walk, if none is under way. It puts the first operations
-// into out, and returns their number.
+// Begin asks for tries up to a position, and begins a walk, if none is under way. It returns how many it has read into
+// out.
 func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
@@ -65,9 +65,8 @@ func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine
 	return w.readLocked(out)
 }
 
-// fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs
-// no visit: its registration tries it. Among positions it may stand before the cursor's end, so visits are
-// bounded.
+// fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs no
+// visit: its registration tries it. Among positions it may stand in the way, so visits are bounded.
 func (w *Walk[K]) fromHead() {
 	l := w.list
 	l.number++
@@ -80,8 +79,8 @@ func (w *Walk[K]) fromHead() {
 	l.Start()
 }
 
-// Next takes those of the tried operations that end out of the lists, and puts the next ones into out. It
-// returns their number, 0 if the walk is over, or is to pause.
+// Next takes those of the tried operations that end out of the lists, and reads the next ones. It returns 0 if the
+// walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
 	s, l := w.shard, w.list
 	s.lock()
@@ -155,7 +154,7 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	return 0
 }
 
-// leaveLocked takes operations, which the caller is about to end, out of the lists of s, and counts them.
+// leaveLocked takes operations that end out of the lists of s, and counts them.
 func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	now := time.Duration(0)
 	if s.waited != nil {
@@ -203,8 +202,8 @@ func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
 	return v, unchecked
 }
 
-// LastExpiries returns the last expiries in s: of an operation to which a check has come, and of another one. A Kind
-// is nil if there is none.
+// LastExpiries returns the last expiries: of an operation to which a check has come, and of another one. A Kind is nil
+// if there is none.
 func (s *Shard[K]) LastExpiries() (checked, unchecked Seen[K]) {
 	s.lock()
 	defer s.unlock()
@@ -220,8 +219,8 @@ func LeaveOthers[K comparable](m *machine.Machine) {
 }
 
 // Claim calls claim, with the shard's lock held, for the operations that wait for key, until out is full of those for
-// which it returned true. These leave the lists of the shard. It waits for no walk, and returns their number: if out is
-// not full, it has come to all.
+// which it returned true. These leave the lists of the shard. It returns their number: if out is not full, it has come
+// to all.
 func (s *Shard[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
 	s.lock()
 	defer s.unlock()

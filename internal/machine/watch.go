@@ -45,7 +45,7 @@ func (l *List) Next(w *Watch) *Watch {
 	return w.next
 }
 
-// Link inserts w, which belongs to m, or is a mark of an index if m is nil, behind after.
+// Link inserts w, which belongs to m, or is a mark if m is nil, behind after.
 func (l *List) Link(w *Watch, m *Machine, position int64, after *Watch) {
 	w.List, w.Machine, w.Position = l, m, position
 	next := after.next
@@ -98,15 +98,15 @@ func (m *Machine) Keys() int { return m.extra() + 1 }
 // First returns the watch of the first key.
 func (m *Machine) First() *Watch { return &m.first }
 
-// MakeExtra allocates the watches beyond the first. Only the holder may call it, once.
+// MakeExtra allocates the watches beyond the first, for the holder.
 func (m *Machine) MakeExtra() []Watch {
 	extra := make([]Watch, m.extra())
 	m.tail = unsafe.Pointer(unsafe.SliceData(extra))
 	return extra
 }
 
-// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail of an
-// operation that has not ended is nil or points to extra() Watches.
+// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail is nil or
+// points to extra() Watches then.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {
 		return nil
