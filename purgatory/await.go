@@ -94,7 +94,6 @@ func (w *await) OnComplete() {
 func (w *await) OnlyWakes() bool { return true }
 
 func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
-	p.made()
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
 	waits, err := p.waits(few[:], keys, at)

@@ -215,7 +215,7 @@ func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *erro
 	defer p.walks(-1, key)
 	var ops [32]*machine.Machine
 	n := len(ops)
-	for most := 2 * s.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving
+	for most := 2 * p.watchers.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving
 		n = s.Claim(key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
 		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)

@@ -54,14 +54,6 @@ func (p *Purgatory[K]) errorf(kind error, format string, args ...any) error {
 	return &failure{p.name, kind, fmt.Errorf(format, args...)}
 }
 
-// nilText says what is nil about op.
-func nilText(op operation.Operation) string {
-	if op == nil {
-		return "the operation is nil"
-	}
-	return fmt.Sprintf("a %T that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
-}
-
 // refusal counts an operation that is not accepted, and returns its error.
 func (p *Purgatory[K]) refusal(kind error, format string, args ...any) error {
 	switch {
@@ -73,16 +65,6 @@ func (p *Purgatory[K]) refusal(kind error, format string, args ...any) error {
 		p.refused.input.Add(1)
 	}
 	return p.errorf(kind, format, args...)
-}
-
-// made panics unless New has made p: the runtime would only report a nil pointer.
-func (p *Purgatory[K]) made() {
-	switch {
-	case p == nil:
-		panic("purgatory: the purgatory is nil: make one with purgatory.New, and look at its error")
-	case p.watchers == nil:
-		panic("purgatory: the purgatory is a zero value: make one with purgatory.New")
-	}
 }
 
 // mustContext panics if ctx is nil, and says what to do.

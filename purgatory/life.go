@@ -76,7 +76,6 @@ func (p *Purgatory[K]) Closed() bool { return p.life.atLeast(draining) }
 // trying at this moment is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for callbacks that run
 // elsewhere.
 func (p *Purgatory[K]) Close() error {
-	p.made()
 	p.close(false)
 	return nil
 }
@@ -135,7 +134,6 @@ func (p *Purgatory[K]) stop() {
 // Call Shutdown again to wait for what is unanswered. Called from a callback, it waits for that callback as long as it
 // may.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
-	p.made()
 	mustContext(ctx, "Shutdown")
 	p.life.become(draining)
 	// A registration that has read the era before must not be accepted after the purgatory was found idle.

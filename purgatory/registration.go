@@ -16,7 +16,6 @@ import (
 
 // submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	p.made()
 	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // as in waits, whose result would be another copy
 		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
 		return p.enroll(op, timeout, one[:], false)
@@ -80,7 +79,7 @@ func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, wai
 // or embeds a nil pointer.
 func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
 	if m == nil {
-		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
+		return false, p.refusal(ErrNilOperation, "%T is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
 	}
 	w := &waits[0]
 	if border, is := v.(sched.BorderError); is { // of the timer

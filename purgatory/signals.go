@@ -102,7 +102,6 @@ func (c *crew[K]) workSignal() (found bool) {
 // Signal does not block, and calls no code of yours but a key's hash and equality, so it may be called under any lock.
 // With one key it does not allocate.
 func (p *Purgatory[K]) Signal(keys ...K) {
-	p.made()
 	if len(keys) == 1 {
 		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 		return
@@ -125,7 +124,6 @@ func (p *Purgatory[K]) hashes(keys []K) []uint64 {
 // SignalUpTo is [Purgatory.Signal] for [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for
 // key. Several signals of a key make one check up to the highest of their positions.
 func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	p.made()
 	return p.signal(key, p.watchers.Hash(key), position)
 }
 

@@ -68,7 +68,6 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called under any lock.
 func (p *Purgatory[K]) Stats() Stats {
-	p.made()
 	var waited *stats.Waited
 	if p.cfg.diagnostics {
 		waited = new(stats.Waited)
@@ -111,13 +110,9 @@ func (p *Purgatory[K]) Stats() Stats {
 
 // NumDelayed returns the number of pending operations, in O(shards).
 func (p *Purgatory[K]) NumDelayed() int {
-	p.made()
 	t := p.watchers.Totals(nil)
 	return int(t.Pending())
 }
 
 // Watched returns the number of entries in watcher lists, in O(shards): an operation has one for each key.
-func (p *Purgatory[K]) Watched() int {
-	p.made()
-	return p.watchers.Totals(nil).Watched
-}
+func (p *Purgatory[K]) Watched() int { return p.watchers.Totals(nil).Watched }

@@ -73,7 +73,6 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 // none of them, and may return before they are tried: that goroutine goes over the key once more, or a worker does. So
 // it is for a key that is checked inside a TryComplete of its own.
 func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
-	p.made()
 	if len(keys) == 1 {
 		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
@@ -95,7 +94,6 @@ func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 // CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position: it does not try
 // those that wait for a higher one, and its cost does not depend on how many these are.
 func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	p.made()
 	return p.check(key, p.watchers.Hash(key), position)
 }
 
@@ -116,7 +114,6 @@ func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) bool {
 }
 
 func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
-	p.made()
 	m := machine.Of(op)
 	if !p.claim(m, o, cause) {
 		return false
@@ -133,9 +130,8 @@ func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *
 // has changed, for example, change the state first, have conditions return true in that state too, and then call
 // CancelForKey.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
-	p.made()
 	hash := p.watchers.Hash(key)
-	if s := p.watchers.Used(hash); s == nil || s.Waiting(key, hash) == 0 {
+	if p.watchers.Waiting(key, hash) == 0 {
 		return 0
 	}
 	own := cause // which is allocated here, and not where nobody waits
@@ -153,7 +149,6 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 // If you keep sessions in a map, add one after TryCompleteElseWatch has returned, and let OnComplete delete it, which
 // may have run by then: do both under one lock, and add the session only if its Outcome is Pending.
 func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
-	p.made()
 	m := machine.Of(op)
 	if !m.AcceptedBy(p.id) {
 		return false
@@ -166,7 +161,6 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 // Keys returns an iterator over the keys that operations wait for, in no order; one that comes or goes during the loop
 // may be missing. It holds no lock while the loop's body runs, which may call any method.
 func (p *Purgatory[K]) Keys() iter.Seq[K] {
-	p.made()
 	return func(yield func(K) bool) {
 		for k := range p.watchers.Each(0) {
 			if !yield(k.Key) {
@@ -178,17 +172,11 @@ func (p *Purgatory[K]) Keys() iter.Seq[K] {
 
 // Waiting returns how many operations wait for key. It costs a lookup under a lock.
 func (p *Purgatory[K]) Waiting(key K) int {
-	p.made()
-	hash := p.watchers.Hash(key)
-	if s := p.watchers.Used(hash); s != nil {
-		return s.Waiting(key, hash)
-	}
-	return 0
+	return p.watchers.Waiting(key, p.watchers.Hash(key))
 }
 
 // Timer returns the purgatory's timer, for tasks on its clock, and starts the reaper that drives it.
 func (p *Purgatory[K]) Timer() timer.Timer {
-	p.made()
 	p.now() // beyond a bubble's border no reaper must start
 	p.startReaper()
 	return p.timer
@@ -197,7 +185,6 @@ func (p *Purgatory[K]) Timer() timer.Timer {
 // Waited returns how long op has been waiting since its registration, for a callback of op. It returns 0 if op did not
 // have to wait, or belongs to another purgatory.
 func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
-	p.made()
 	if m := machine.Of(op); m.Owner() == p.id && m.Start() >= 0 {
 		return p.timer.Now() - m.Start()
 	}

@@ -38,7 +38,7 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 					spawn(fmt.Sprint("leaver ", i), func() { end(w, a, m); most = max(most, w.Stale()) })
 				}
 				for i := range c.holders {
-					spawn(fmt.Sprint("holder ", i), func() { w.Shard(w.Hash(b)).Waiting(b, w.Hash(b)) })
+					spawn(fmt.Sprint("holder ", i), func() { w.Waiting(b, w.Hash(b)) })
 				}
 				for range c.purges {
 					spawn("purge", func() { w.Purge() })
@@ -80,7 +80,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 				})
 			}
 			return func() error {
-				stand := s.Waiting(b, at.Hash)
+				stand := w.Waiting(b, at.Hash)
 				if accepted > 1 || stand != accepted || refused && accepted == 0 || !leaves && accepted != 1 {
 					return fmt.Errorf("%d were accepted, %d stand there; one was refused when there was room: %v", accepted, stand, refused)
 				}

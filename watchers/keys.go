@@ -48,7 +48,11 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 }
 
 // Waiting returns how many operations wait for key.
-func (s *Shard[K]) Waiting(key K, hash uint64) int {
+func (w *Watchers[K]) Waiting(key K, hash uint64) int {
+	s := w.Used(hash)
+	if s == nil {
+		return 0
+	}
 	s.lock()
 	defer s.unlock()
 	return s.waitingLocked(key, hash)

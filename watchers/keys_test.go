@@ -43,15 +43,16 @@ func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 
 func TestWaitingIsHowManyWait(t *testing.T) {
 	w := newMap(0)
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	assert.Zero(t, s.Waiting(1, hash))
+	hash := w.Hash(1)
+	assert.Zero(t, w.Waiting(1, hash), "no shard is made for that")
+	require.Nil(t, w.Used(hash))
 	first, second := wait(t, w, 1), waitAt(t, w, 1, 5)
-	assert.Equal(t, 2, s.Waiting(1, hash))
-	assert.Zero(t, s.Waiting(2, hash))
+	assert.Equal(t, 2, w.Waiting(1, hash))
+	assert.Zero(t, w.Waiting(2, hash))
 	end(w, 1, first)
-	assert.Equal(t, 1, s.Waiting(1, hash), "one waits for a position")
+	assert.Equal(t, 1, w.Waiting(1, hash), "one waits for a position")
 	end(w, 1, second)
-	assert.Zero(t, s.Waiting(1, hash))
+	assert.Zero(t, w.Waiting(1, hash))
 }
 
 func TestTheKeysOfAnOperation(t *testing.T) {

@@ -28,7 +28,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		"BeginSignalled": func(s *Shard[int], _ int, _ *Walk[int]) { s.all.BeginSignalled(new(Walk[int]), few) },
 		"Watch":          func(s *Shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
 		"Pass":           func(s *Shard[int], _ int, _ *Walk[int]) { pass(s, machine.Satisfied) },
-		"Waiting":        func(s *Shard[int], key int, _ *Walk[int]) { s.Waiting(key, s.all.Hash(key)) },
+		"Waiting":        func(s *Shard[int], key int, _ *Walk[int]) { s.all.Waiting(key, s.all.Hash(key)) },
 		"LastExpiries":   func(s *Shard[int], _ int, _ *Walk[int]) { s.LastExpiries() },
 		"Each": func(s *Shard[int], _ int, _ *Walk[int]) {
 			for range s.all.Each(0) {
