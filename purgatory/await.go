@@ -124,7 +124,6 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
-// block goes on with a wait whose condition is not met.
 func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
@@ -167,7 +166,6 @@ func (p *Purgatory[K]) waitChannel() chan struct{} {
 	return make(chan struct{}, 1)
 }
 
-// howEnded returns what a wait returns once its operation has ended.
 func (p *Purgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
 	switch o.Outcome() {
 	case operation.Satisfied:

@@ -48,8 +48,7 @@
 //     most one tick plus scheduling.
 //   - The purgatory holds no lock while your code runs, except that it computes
 //     hashes of keys and compares them.
-//   - A chain of ends through OnComplete has a bounded stack: 32 levels for each watcher shard of each purgatory that
-//     it goes through.
+//   - A chain of ends through OnComplete has a bounded stack.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that has ended leaves the timer and its lists before its
 //     callbacks run. (See [WithPurgeInterval] for a contended list.)
@@ -78,10 +77,8 @@
 //
 // If another goroutine is trying the operation, or its key, at that moment, that
 // goroutine ends it and runs its callbacks. One whose stack is over 400 frames
-// deep hands callbacks to a worker.
-//
-// Callbacks of operations that one call ends run one after the other. One that
-// blocks holds up those behind it, and nothing else.
+// deep hands callbacks to a worker. A callback that blocks holds up those of other
+// operations that the same call has ended, and nothing else.
 //
 // docs/internals/design.md says how it works. The purgatory is Apache Kafka's idea;
 // for the timing wheels see package timer.

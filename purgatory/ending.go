@@ -73,14 +73,13 @@ func (p *Purgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
 	if e.visit, unchecked = e.shard.Leave(m); unchecked && !p.cfg.timeoutsExpected && !p.records.Off() {
 		p.noteExpired(m, e.key)
 	}
-	if m.EndsAs() != machine.Expired { // a worker of the timer has taken out the entry of one that expires
+	if m.EndsAs() != machine.Expired { // else the entry has left the timer
 		p.entries.Cancel(entryOf(m))
 	}
 	e.settle(ops[:], cause)
 	e.run()
 }
 
-// expired ends m, which a worker of the timer holds because its timeout has passed.
 func (p *Purgatory[K]) expired(m *machine.Machine) {
 	if h := p.cfg.hook; h != nil && p.lastTry(h, m) {
 		m.Met()
@@ -158,10 +157,9 @@ func (e *ending[K]) answer() (over bool) {
 	return true
 }
 
-// callbackNames are the names of the callbacks, in the order in which they begin.
 var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
 
-// isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.
+// isWait reports whether m is a wait of the library itself, whose callbacks need no worker.
 func isWait(m *machine.Machine) bool {
 	w, is := m.Operation().(machine.Waker)
 	return is && w.OnlyWakes()
@@ -175,7 +173,6 @@ type causes struct {
 	all         map[*machine.Machine]*error
 }
 
-// take returns the cause of m, nil if there is none, and drops it.
 func (c *causes) take(m *machine.Machine) *error {
 	c.Lock()
 	defer c.Unlock()
@@ -224,15 +221,12 @@ func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *erro
 	return e.n
 }
 
-// entryOf returns m's entry in the type that a timer takes.
-//
-// The conversions here are safe: a machine and a TaskEntry both begin with an entry, and package timer uses no more of
-// an operation's TaskEntry than that.
+// entryOf returns m's entry. The conversions here are safe: a machine and a TaskEntry both begin with an entry, and
+// package timer uses no more of an operation's TaskEntry.
 func entryOf(m *machine.Machine) *timer.TaskEntry {
 	return (*timer.TaskEntry)(unsafe.Pointer(m.Entry()))
 }
 
-// entriesOf returns the entries of machines. The result shares its memory with machines.
 func entriesOf(machines []*machine.Machine) []*timer.TaskEntry {
 	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
 }

@@ -67,7 +67,6 @@ func (p *Purgatory[K]) refusal(kind error, format string, args ...any) error {
 	return p.errorf(kind, format, args...)
 }
 
-// mustContext panics if ctx is nil, and says what to do.
 func mustContext(ctx context.Context, method string) {
 	if ctx == nil {
 		panic("purgatory: " + method + " was called with a nil context: use context.Background()")

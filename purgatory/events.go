@@ -45,7 +45,6 @@ type counters struct {
 	late       atomic.Int64 // when sweep last logged that expired operations wait
 }
 
-// noteExpired logs that m, which the caller holds, expires, and that no check has come to it.
 func (p *Purgatory[K]) noteExpired(m *machine.Machine, key K) {
 	kind, age := fmt.Sprintf("%T", m.Operation()), m.Entry().Deadline()-m.Start() // now: a record that waits must not keep the operation in memory
 	p.records.Log(slog.LevelWarn, EventUnchecked, func() []any {
@@ -53,7 +52,6 @@ func (p *Purgatory[K]) noteExpired(m *machine.Machine, key K) {
 	})
 }
 
-// noteClosed logs that the purgatory has closed.
 func (p *Purgatory[K]) noteClosed(began time.Time) {
 	if p.records.Off() {
 		return

@@ -12,7 +12,6 @@ import (
 // WithHook is for package purgatorytest: no code outside this module can make a Hook.
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
-// hooked sets what h asks of the purgatory.
 func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
@@ -26,8 +25,7 @@ func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 	}
 }
 
-// lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
-// m ends as satisfied.
+// lastTry reports whether m, which the caller holds and whose timeout has passed, ends as satisfied.
 func (p *Purgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
 	e := testhook.Expiring{Machine: m, Name: func() string { return fmt.Sprintf("%T", m.Operation()) }}
 	key, _, _ := watchers.FirstKey[K](m)

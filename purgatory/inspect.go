@@ -104,7 +104,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	return in
 }
 
-// expired reports up to eight of what has expired last in each shard, the latest first.
+// expired reports up to eight of the last expiries of the shards, the latest first.
 func expired[K comparable](last []watchers.Seen[K]) (all []ExpiryReport) {
 	slices.SortFunc(last, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
 	for _, e := range last {

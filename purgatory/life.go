@@ -22,10 +22,9 @@ const (
 	emptied         // Close, or Shutdown, has ended what waited, in every shard
 )
 
-// atLeast reports whether the purgatory has come as far as era.
 func (l *life) atLeast(era uint32) bool { return l.era.Load() >= era }
 
-// become brings the purgatory as far as era, and reports whether this call has done that.
+// become brings the purgatory as far as era, and reports whether this call has.
 func (l *life) become(era uint32) (first bool) {
 	for now := l.era.Load(); now < era; now = l.era.Load() {
 		if l.era.CompareAndSwap(now, era) {
@@ -35,7 +34,6 @@ func (l *life) become(era uint32) (first bool) {
 	return false
 }
 
-// reaping is the purgatory's reaper, which the first timeout starts.
 type reaping struct {
 	off sched.Bool // it was started, or is not to be
 
@@ -45,7 +43,6 @@ type reaping struct {
 	}
 }
 
-// startReaper starts the reaper, unless it was started or the purgatory has been closed.
 func (p *Purgatory[K]) startReaper() {
 	r := &p.reaping
 	if r.off.Load() {
@@ -94,7 +91,7 @@ func (p *Purgatory[K]) close(later bool) {
 	}
 }
 
-// endAll ends every operation as closed. If a callback calls runtime.Goexit, the deferred function goes on.
+// endAll ends every operation as closed, also if a callback calls runtime.Goexit.
 func (p *Purgatory[K]) endAll(later bool) {
 	over := false
 	defer func() {
@@ -109,8 +106,7 @@ func (p *Purgatory[K]) endAll(later bool) {
 	over = true
 }
 
-// stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
-// work that is queued.
+// stop tells the reaper and the purgatory's own timer to end. Signal workers finish what is queued.
 func (p *Purgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
 	p.crew.pool.Dismiss()
@@ -160,10 +156,8 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// drainTime is for how long Shutdown waits, after its context has ended, for callbacks, and for the logger.
-const drainTime = time.Second
+const drainTime = time.Second // in which Shutdown still waits, after its context has ended and for the logger
 
-// unansweredText names the operation whose method has been running for longest.
 func (p *Purgatory[K]) unansweredText() string {
 	b := p.watchers.Blocked(p.timer.Now(), 0)
 	if b.For == 0 {

@@ -38,7 +38,6 @@ type config struct {
 	err error // the first rule that an option breaks
 }
 
-// rule notes the error of an option whose value is not allowed, unless ok.
 func rule[V any](c *config, ok bool, name string, value V, allowed string) {
 	if !ok && c.err == nil {
 		c.err = fmt.Errorf("%s is %v, must be %s", name, value, allowed)
@@ -143,7 +142,6 @@ const (
 	noBound             = -1 // on pending operations
 )
 
-// configure makes c the configuration that opts describe.
 func (c *config) configure(opts []Option) error {
 	*c = config{
 		watcherShards: watchers.DefaultShards(),

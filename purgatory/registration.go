@@ -14,7 +14,6 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
 	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // as in waits, whose result would be another copy
 		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
@@ -108,14 +107,13 @@ func (p *Purgatory[K]) endRegistered(m *machine.Machine) (completed bool) {
 	return completed
 }
 
-// refuse ends m, which the caller holds and which is in no list.
 func (p *Purgatory[K]) refuse(m *machine.Machine) {
 	m.Refuse()
 	p.causes.take(m)
 }
 
-// pass ends an operation whose condition the first try has met, or refuses it if the purgatory has closed meanwhile:
-// Shutdown may have returned, after which no callback runs.
+// pass ends an operation whose condition the first try has met, or refuses it: no callback runs once Shutdown has
+// returned.
 func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
 	first := p.watchers.Shard(w.Hash)
 	visit, ok := first.Pass(machine.Satisfied, w.Key, m)
@@ -178,7 +176,6 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 // now returns the time on the timer's clock. It panics beyond the border of a synctest bubble.
 func (p *Purgatory[K]) now() time.Duration { return p.entries.Here() }
 
-// takePlace counts one more pending operation, unless WithMaxPending allows no more.
 func (p *Purgatory[K]) takePlace() bool {
 	return p.cfg.maxPending == noBound || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
@@ -189,8 +186,7 @@ func (p *Purgatory[K]) freePlace() {
 	}
 }
 
-// fewKeys is the number of keys that fit on the stack of the registering goroutine.
-const fewKeys = 4
+const fewKeys = 4 // fit on the stack of the registering goroutine
 
 // waits copies keys and at, with their hashes, into few if they fit: TryComplete may write to the caller's slice. It
 // panics for a key that cannot be hashed, before anything has changed.

@@ -34,7 +34,7 @@ func (c *crew[K]) hand(h handed[K]) {
 	c.pool.Kick()
 }
 
-// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
+// takeHanded takes one operation: so a callback that blocks holds up no other.
 func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	c.handed.Lock()
 	defer c.handed.Unlock()
@@ -48,7 +48,6 @@ func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	return h, true
 }
 
-// Queued reports whether there is work.
 func (c *crew[K]) Queued() bool {
 	if c.p.watchers.Signalled() {
 		return true
@@ -58,7 +57,6 @@ func (c *crew[K]) Queued() bool {
 	return len(c.handed.ops) > 0
 }
 
-// idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
 // Work does one piece of work, and reports whether there was any. Each of the two kinds comes first every second time,
@@ -70,7 +68,6 @@ func (c *crew[K]) Work() bool {
 	return c.workSignal() || c.workHanded()
 }
 
-// workHanded runs the callbacks of one operation.
 func (c *crew[K]) workHanded() (found bool) {
 	h, found := c.takeHanded()
 	if found {
@@ -81,7 +78,6 @@ func (c *crew[K]) workHanded() (found bool) {
 	return found
 }
 
-// workSignal checks a key that was signalled, or that a walk has left to a worker.
 func (c *crew[K]) workSignal() (found bool) {
 	var w walk[K]
 	key, n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])

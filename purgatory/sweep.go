@@ -58,7 +58,6 @@ const (
 	lateAfter    = time.Second            // see EventLate
 )
 
-// purge takes out the stale watches.
 func (p *Purgatory[K]) purge() { p.purged.Add(int64(p.watchers.Purge())) }
 
 // reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and takes it for a stall if more

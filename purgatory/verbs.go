@@ -126,9 +126,8 @@ func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *
 // it has ended. It claims all of them first, and then runs the callbacks on this goroutine. One that another goroutine
 // is trying at this moment is cancelled by that goroutine, unless the try returns true. It does not block.
 //
-// What is registered later waits its whole timeout. So if requests for key have become pointless, because the leader
-// has changed, for example, change the state first, have conditions return true in that state too, and then call
-// CancelForKey.
+// What is registered later waits: if requests for key have become pointless, change the state first, have conditions
+// return true in that state too, and then call CancelForKey.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 	hash := p.watchers.Hash(key)
 	if p.watchers.Waiting(key, hash) == 0 {
@@ -145,9 +144,6 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 //
 // A later deadline, as with a heartbeat, costs one reading of the clock and one lock. With a timeout of zero or less
 // op expires at once, as in [Purgatory.TryCompleteElseWatch].
-//
-// If you keep sessions in a map, add one after TryCompleteElseWatch has returned, and let OnComplete delete it, which
-// may have run by then: do both under one lock, and add the session only if its Outcome is Pending.
 func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Of(op)
 	if !m.AcceptedBy(p.id) {

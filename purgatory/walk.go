@@ -12,8 +12,8 @@ const (
 	// batchSize is how many operations a walk ends before it runs their callbacks: see
 	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
-	// groupSize is how many operations a walk reads in one hold of the shard's lock. To read one that is in no cache takes
-	// 0.2 µs, and a goroutine that waits for a [sync.Mutex] spins for 2.5 µs before it sleeps.
+	// groupSize is how many operations a walk reads in one hold of the shard's lock: 0.2 µs each where they are in no
+	// cache, and a goroutine that waits for a mutex spins for 2.5 µs before it sleeps.
 	groupSize = 8
 	// maxInRow bounds how often a holder tries one operation in a row, which an operation whose TryComplete checks its own
 	// key would have it do for ever. Then another walk tries it.
@@ -34,7 +34,7 @@ type walk[K comparable] struct {
 	ended int
 }
 
-// check tries the operations that wait for key up to a position, and returns how many it has ended.
+// check tries what waits for key up to a position, and returns how many it has ended.
 func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, false)
@@ -50,7 +50,6 @@ func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	return w.ended
 }
 
-// begun goes on with a walk that has read its first group.
 func (w *walk[K]) begun(p *Purgatory[K], key K) {
 	w.batch.p, w.batch.shard, w.batch.key, w.batch.visit, w.batch.ofWalk = p, w.Shard(), key, w.Visit(), true
 	w.run()
@@ -129,7 +128,6 @@ func (w *walk[K]) resume() bool {
 	return w.n > 0
 }
 
-// walks tells the hook with 1 that keys are being checked, and with -1 that they have been.
 func (p *Purgatory[K]) walks(n int, keys ...K) {
 	if h := p.cfg.hook; h != nil {
 		for _, key := range keys {
@@ -138,8 +136,8 @@ func (p *Purgatory[K]) walks(n int, keys ...K) {
 	}
 }
 
-// letGo releases m, which the caller holds and which has said no, or tries it again as often as others have asked for
-// that meanwhile. It reports whether the caller has to end m: because it has said yes after all, or because of a wish.
+// letGo releases m, which has said no, or tries it again as often as others have asked for that meanwhile. It reports
+// whether the caller, its holder, has to end m.
 func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)
@@ -153,8 +151,8 @@ func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	return p.release(m)
 }
 
-// release releases m, which the caller holds and will not try again: if others have asked for a try, a walk makes it.
-// It reports whether the caller has to end m, because of a wish.
+// release releases m, which its holder will not try again: if others have asked for a try, a walk makes it. It reports
+// whether the holder has to end m, because of a wish.
 func (p *Purgatory[K]) release(m *machine.Machine) (end bool) {
 	key, hash, s := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, again := m.Release(false)

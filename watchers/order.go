@@ -22,8 +22,8 @@ const (
 	segment = 64 // number of operations between two marks of a new index
 )
 
-// lastUpTo returns the last element whose position is not greater, or the root: an operation for this position
-// is linked behind it.
+// lastUpTo returns the last element whose position is not greater, or the root: what is to be linked for a position
+// follows it.
 func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	if l.ordered == nil {
 		l.ordered = new(ordered)
@@ -44,7 +44,6 @@ func (l *keyList[K]) lastUpTo(position int64) *machine.Watch {
 	return o.find(&l.List, position)
 }
 
-// find is lastUpTo by the index.
 func (o *ordered) find(list *machine.List, position int64) *machine.Watch {
 	i := sort.Search(len(o.index), func(i int) bool { return o.index[i].Position > position })
 	at := &o.begin

@@ -8,8 +8,8 @@ import (
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both
-// write lies in one cache line.
+// Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both write
+// lies in one cache line.
 type Shard[K comparable] struct {
 	mu struct { // lock level 5, see docs/internals/design.md
 		sched.Mutex

@@ -19,7 +19,6 @@ func (s *Shard[K]) lock() {
 	}
 }
 
-// unlock is the reverse of lock.
 func (s *Shard[K]) unlock() {
 	s.assertLocked()
 	s.mu.Unlock()
@@ -47,7 +46,6 @@ func leave[K comparable](w *machine.Watch) {
 	s.unlock()
 }
 
-// drainLocked takes out the stale watches, and returns their number.
 func (s *Shard[K]) drainLocked() (n int) {
 	for w := s.stale.Swap(nil); w != nil; w = w.next {
 		s.unlinkLocked(w.watch)

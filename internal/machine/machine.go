@@ -11,8 +11,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Machine is the state machine of one operation. It is safe for concurrent use, except for the methods that are
-// for the holder only.
+// Machine is the state machine of one operation. It is safe for concurrent use, but for what only the holder may call.
 //
 // Busy means that one goroutine, the holder, tries the operation or ends it. There is no mutex: nobody waits
 // for a holder, but sets a mark in the state word and goes on (docs/internals/decisions.md#a-state-word):
