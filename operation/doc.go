@@ -22,13 +22,10 @@
 //
 //   - TryComplete reports whether the condition is met. It runs often, must be quick,
 //     and must not block.
-//   - OnComplete answers the request. It runs exactly once, whatever the [Outcome],
-//     possibly before TryCompleteElseWatch returns.
+//   - OnComplete answers the request, possibly before TryCompleteElseWatch returns.
 //   - OnExpiration runs after OnComplete, only if the timeout has passed.
 //
-// These methods never run at the same time for one operation, so they may use its
-// fields without a lock. Different goroutines may run them; each sees what the earlier
+// They never run at the same time for one operation, so they may use its fields
+// without a lock. Different goroutines may run them; each sees what the earlier
 // ones have written. Package purgatory says which goroutine runs which callback.
-//
-// A panic or runtime.Goexit in a method stops no other operation.
 package operation

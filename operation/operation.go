@@ -30,9 +30,8 @@ type Operation = machine.Operation
 
 type core = machine.Core
 
-// DelayedOperation is the part of an [Operation] that the purgatory uses: entries in the timer and in the first key's
-// list, and the state. So an operation on one key is one allocation. Embed it by value, once; do not copy it. Its zero
-// value is ready to use. Submit a pointer to your type, and give its methods pointer receivers: the compiler rejects a
+// DelayedOperation is the part of an [Operation] that the purgatory uses: so an operation on one key is one allocation.
+// Embed it by value, once; do not copy it. Its zero value is ready to use. Submit a pointer to your type, and give its methods pointer receivers: the compiler rejects a
 // value with "method OnComplete has pointer receiver", and a type that embeds no DelayedOperation with "missing method
 // embedOperationDelayedOperation".
 //

@@ -37,17 +37,14 @@
 // # Guarantees
 //
 //   - Every accepted operation ends exactly once, with one [operation.Outcome] and
-//     one OnComplete; OnExpiration follows if it expired. A refused operation has
-//     no callback. An Await is an operation, too.
-//   - TryComplete of an operation never overlaps itself or the operation's
-//     callbacks.
+//     one OnComplete; OnExpiration follows if it expired. An Await is an operation, too.
+//   - TryComplete never overlaps itself or the operation's callbacks.
 //   - No wake-up is lost. If state changes before a check or a signal of a key,
 //     every operation that waits for the key, or is being registered at that
 //     moment, is tried with that change visible.
 //   - A timeout is never early. While an expiry worker is free it is late by at
 //     most one tick plus scheduling.
-//   - The purgatory holds no lock while your code runs, except that it computes
-//     hashes of keys and compares them.
+//   - The purgatory holds no lock while your code runs, but to hash and compare keys.
 //   - A chain of ends through OnComplete has a bounded stack.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that has ended leaves the timer and its lists before its

@@ -12,8 +12,7 @@ import (
 // Errors, for errors.Is: what is returned wraps one of these and names the purgatory and the offending value. The cause
 // of a context or of a cancellation is returned unchanged.
 var (
-	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not
-	// NoTimeout).
+	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped.
 	ErrClosed = operation.ErrClosed
 	// ErrFull: as many operations are pending as WithMaxPending allows, or under the first key as
 	// WithMaxPendingPerKey allows, or in the timer as timer.WithMaxPending allows.

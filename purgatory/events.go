@@ -14,8 +14,8 @@ import (
 // purgatory's name. Of each event, a purgatory logs at most ten records a second; the next one then has the attribute
 // "suppressed", the number of those that were dropped.
 const (
-	// EventPanic ("purgatory.panic"): user code has panicked. Error: panic, stack; for a method of an operation also
-	// operation (its type), callback (the method) and key.
+	// EventPanic ("purgatory.panic"): user code has panicked. Error: panic, stack; of an operation also operation (its
+	// type), callback (the method) and key.
 	EventPanic = observe.EventPanic
 	// EventUnchecked: an operation has expired to which no check had come: perhaps a CheckAndComplete is missing.
 	// Warn: operation (its type), key (its first), age.

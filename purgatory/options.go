@@ -82,13 +82,13 @@ func WithTimer(t timer.Timer) Option {
 
 // WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check
 // signalled keys. They exist only while there is work. While callbacks block all of them, no other operation expires,
-// or no signal is served. With one, what signals cause runs one at a time. Default: 16 per processor (GOMAXPROCS),
-// since callbacks write to sockets. The timer of [WithTimer] has its own: see [timer.WithWorkers].
+// or no signal is served. Default: 16 per processor (GOMAXPROCS), since callbacks write to sockets. The timer of
+// [WithTimer] has its own: see [timer.WithWorkers].
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending bounds the number of pending operations: registering one more returns [ErrFull] at once. With 0,
-// whoever would have to wait is refused. Default: no bound. See [WithPlaceKept]. The bound is one word that all
-// processors write: a tenth of an operation's life if two do nothing else. [WithMaxPendingPerKey] shares none.
+// whoever would have to wait is refused. Default: no bound. The bound is one word that all processors write,
+// [WithMaxPendingPerKey] shares none.
 func WithMaxPending(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 0, "maximum of pending operations", n, "at least 0")

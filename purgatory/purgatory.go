@@ -14,7 +14,7 @@ import (
 type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 
 // Purgatory holds operations that wait under keys of type K for their condition or their timeout. It is safe for
-// concurrent use. The package comment says which methods may be called from where.
+// concurrent use. See the package comment.
 type Purgatory[K comparable] struct {
 	name     string
 	id       uint32 // identity, stored in each operation that is submitted here

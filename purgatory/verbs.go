@@ -10,10 +10,10 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-// KeyPosition is a key with the position that an operation waits for, as an offset in a log or a commit index.
-// CheckAndCompleteUpTo(key, p) tries the operation if Position is at most p. A position is an end: if a log's high
-// watermark is the end of what is replicated, the record at offset waits for offset+1. One that is too low causes
-// tries in vain; one that is too high completes the operation late.
+// KeyPosition is a key with the position that an operation waits for, as an offset in a log or a commit index:
+// CheckAndCompleteUpTo(key, p) tries it if Position is at most p. A position is an end: if a log's high watermark is
+// the end of what is replicated, the record at offset waits for offset+1. One that is too high completes the operation
+// late.
 type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
@@ -101,8 +101,8 @@ func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed in
 // Cancel for a failure. The callbacks run on this goroutine. It does not block.
 //
 // It returns false if op has ended, was not accepted, or belongs to another purgatory; and if another goroutine is
-// trying op at this moment: that goroutine then ends op as forced, unless its try returns true or another end was
-// asked for before.
+// trying op at this moment, which then ends op as forced, unless its try returns true or another end was asked for
+// before.
 func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 	return p.endNow(op, machine.Forced, nil)
 }
@@ -138,12 +138,12 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 }
 
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it has: op does not expire
-// before, but may for some time after the old deadline, where no clock has come by yet, so that Extend is no check of
-// a lease. It returns false if op has ended, is expiring, is still being registered, or belongs to another purgatory.
-// It runs no callback and does not block.
+// before, but may for some time after the old deadline, where no clock has come by yet. It returns false if op has
+// ended, is expiring, is still being registered, or belongs to another purgatory. It runs no callback and does not
+// block.
 //
 // A later deadline, as with a heartbeat, costs one reading of the clock and one lock. With a timeout of zero or less
-// op expires at once, as in [Purgatory.TryCompleteElseWatch].
+// op expires at once.
 func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Of(op)
 	if !m.AcceptedBy(p.id) {

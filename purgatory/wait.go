@@ -30,8 +30,8 @@ type Wait[K comparable] struct {
 //		return errQuit
 //	}
 //
-// Call Stop when you no longer need the Wait. If ready takes something, and Stop returns false, another goroutine may
-// have ended the wait with it: receive from Done, and if Err is nil, the caller has what ready took.
+// Call Stop when you no longer need the Wait. If it returns false, another goroutine may have ended the wait with what
+// ready took: receive from Done, and look at Err.
 //
 // A Wait has no goroutine; it and its channel are two allocations. Errors: those of [Purgatory.TryCompleteElseWatch],
 // but none once ready has returned true.

@@ -73,7 +73,7 @@ type Seen[K comparable] struct {
 	Key    K
 	Kind   reflect.Type  // of the operation; nil: there is none
 	At     time.Duration // its deadline, if it has expired, on the timer's clock
-	For    time.Duration // how long it had waited when it expired, or, of one whose method runs, for how long that has, at least
+	For    time.Duration // how long it had waited when it expired; or for how long, at least, its method runs
 	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 
