@@ -40,7 +40,7 @@ func checkInvariants(t testing.TB, w *Watchers[int]) {
 		}
 		require.Len(t, lists, int(s.mu.keys.len))
 		require.LessOrEqual(t, int(s.mu.keys.len), len(s.mu.keys.buckets))
-		require.EqualValues(t, watched, s.mu.watched)
+		require.Equal(t, watched, s.mu.watched)
 		used := 0
 		for p := &s.mu.place; p != nil; p = p.next {
 			if p.taken.Load() {

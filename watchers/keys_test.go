@@ -41,6 +41,28 @@ func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	assert.Equal(t, 200, n)
 }
 
+// Of each key it yields the first operations, neither marks nor those that have ended and are stale.
+func TestEachYieldsTheFirstOfEachKey(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	ended := wait(t, w, a, b)
+	waits := list(wait(t, w, b), waitAt(t, w, b, 5), waitAt(t, w, b, 6)) // a mark stands before the second
+	other := wait(t, w, a)
+	s := w.Shard(w.Hash(b))
+	s.lock()
+	end(w, a, ended)
+	s.unlock()
+	require.Equal(t, 1, w.Stale())
+	same(t, waits, operationsOf(w, b))
+	found := map[int]int{}
+	for f := range w.Each(2) {
+		found[f.Key]++
+		assert.Equal(t, map[int]int{a: 1, b: 3}[f.Key], f.Waiting)
+	}
+	assert.Equal(t, map[int]int{a: 1, b: 2}, found)
+	same(t, list(other), operationsOf(w, a))
+}
+
 func TestWaitingIsHowManyWait(t *testing.T) {
 	w := newMap(0)
 	hash := w.Hash(1)
