@@ -49,7 +49,7 @@ func writeComparison(w io.Writer, set *result.Set, all bool) {
 	a := set.About
 	fmt.Fprintf(w, "Measured %s, commit %s, on %s (%s processors, %s/%s) with %s by `make bench`: %s rounds, windows of %s; it took %s.\n\n",
 		a["date"], a["commit"], a["cpu"], a["procs"], a["goos"], a["goarch"], a["go"], a["rounds"], a["window"], a["took"])
-	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | the timer alone |\n| --- | ---: | ---: | ---: | ---: |\n")
+	fmt.Fprint(w, "| | purgatory | map + `AfterFunc` by hand | a goroutine each | `AfterFunc` alone, no keys |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, c := range comparisons() {
 		if !all && !c.front {
 			continue

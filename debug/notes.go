@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,7 +35,8 @@ const (
 	fewGaveUp    = 20          // in a minute, before their share is remarkable:
 	gaveUpShare  = 0.5
 	fullShare    = 0.8
-	fewPending   = 100 // before their growth is remarkable
+	fewPending   = 100 // before their growth is remarkable,
+	manyPending  = 500 // and before a slow one is
 	maxNamed     = 5   // keys in a note
 )
 
@@ -45,15 +47,22 @@ type window struct {
 	before       purgatory.Stats
 	minuteLength time.Duration
 	minute       purgatory.Stats
-	pending      [4]int64 // at the beginning of the window, after a third of it, after two thirds, now
+	pending      [3]span // of each third of the window; empty if it is short
 }
 
-func windowOf(samples []sample[purgatory.Stats], n *purgatory.Stats, now time.Time) *window {
+// span has the fewest and the most that waited at a time.
+type span struct{ least, most int64 }
+
+func windowOf(samples []sample[purgatory.Stats], now time.Time) *window {
 	w := &window{}
 	w.before, w.length = since(samples, now, history*interval)
 	w.minute, w.minuteLength = since(samples, now, time.Minute)
-	if w.length > time.Minute {
-		w.pending = [4]int64{w.before.Pending, samples[len(samples)/3].stats.Pending, samples[2*len(samples)/3].stats.Pending, n.Pending}
+	if w.length > time.Minute && len(samples) >= len(w.pending) { // a process that was stopped has fewer
+		for i := range w.pending {
+			third := samples[i*len(samples)/3 : (i+1)*len(samples)/3]
+			by := func(a, b sample[purgatory.Stats]) int { return cmp.Compare(a.stats.Pending, b.stats.Pending) }
+			w.pending[i] = span{slices.MinFunc(third, by).stats.Pending, slices.MaxFunc(third, by).stats.Pending}
+		}
 	}
 	return w
 }
@@ -126,8 +135,9 @@ func notes(n *purgatory.Stats, in *purgatory.Inspection, w *window) []Note {
 	if !n.TimeoutsExpected {
 		b.expiries(n, in, w, blocked)
 		b.gaveUp(n.GaveUp-w.minute.GaveUp, ended(n)-ended(&w.minute), w.minuteLength)
-		if !blocked && rises(w.pending) {
-			b.look("pending has grown from %d to %d %s: do waits leak, or has somebody fallen behind who should end them?", w.pending[0], w.pending[3], span)
+		if !blocked && w.rises() {
+			b.look("pending has grown from %d to %d %s: do waits leak, or has somebody fallen behind who should end them?",
+				w.pending[0].least, w.pending[2].most, span)
 		}
 	}
 	return b.sorted()
@@ -212,11 +222,15 @@ func (b *notebook) gaveUp(n, all int64, length time.Duration) {
 	}
 }
 
-// rises reports whether so many wait as a person would call a rise: more than twice as many, and in each third of the time more came.
-func rises(pending [4]int64) bool {
-	step := (pending[3] - pending[0]) / 6
-	return pending[3] > fewPending && pending[3] > 2*pending[0] &&
-		pending[1]-pending[0] >= step && pending[2]-pending[1] >= step && pending[3]-pending[2] >= step
+// rises reports whether so many wait as a person would call a rise: between the first and the last third twice as many, or of many an eighth
+// more if the page has watched for as long as it remembers. The fewest that wait become more in each third, and the most do at the end:
+// peaks are no rise, nor is a step, or one that is over.
+func (w *window) rises() bool {
+	first, second, third := w.pending[0], w.pending[1], w.pending[2]
+	step := (third.least - first.least) / 6
+	return third.least > fewPending &&
+		(third.least > 2*first.least || third.least > manyPending && third.least > first.least*9/8 && w.length > history*interval*7/8) &&
+		second.least-first.least >= step && third.least-second.least >= step && third.most-second.most >= step
 }
 
 // stalls says what was late because the process stalled. Every reaper notices: that is one note, and not one for each purgatory.

@@ -18,7 +18,7 @@ type day struct {
 
 // ended has operations end in the last minute.
 func (d *day) ended(all, expired, unchecked int64) {
-	d.n.Accepted, d.n.Expired, d.n.Unchecked = all+d.n.Pending, expired, unchecked
+	d.n.Accepted, d.n.Satisfied, d.n.Expired, d.n.Unchecked = all+d.n.Pending, all-expired, expired, unchecked
 }
 
 // keys has some be known that expired.
@@ -26,6 +26,9 @@ func (d *day) keys() {
 	d.in.Unchecked = []purgatory.ExpiryReport{{Type: "*fetch", Key: "orders-3", Age: time.Second}, {Type: "*fetch", Key: "of last week", Age: time.Second}}
 	d.in.NeverTrue = []purgatory.ExpiryReport{{Type: "*fetch", Key: "orders-7", Age: time.Second, Checks: 1_900_000}, {Type: "*fetch", Key: "orders-8"}}
 }
+
+// rising is what a person would call a rise.
+var rising = [3]span{{300, 500}, {490, 700}, {690, 900}}
 
 func TestASickDayHasItsNote(t *testing.T) {
 	for _, c := range []struct {
@@ -87,12 +90,23 @@ func TestASickDayHasItsNote(t *testing.T) {
 		{"full last week", func(d *day) { d.n.Rejected, d.n.RejectedFull = 4, 4; d.w.before = d.n }, "", ""},
 		{"refused", func(d *day) { d.n.Rejected = 1 }, "look", "1 operation was refused"},
 
-		{"ever more wait", func(d *day) { d.w.pending = [4]int64{300, 500, 700, 900} }, "look", "pending has grown from 300 to 900 in the last 4 min"},
-		{"ever more wait for their timeouts", func(d *day) { d.w.pending, d.n.TimeoutsExpected = [4]int64{300, 500, 700, 900}, true }, "", ""},
-		{"a reconnect", func(d *day) { d.w.pending = [4]int64{300, 300, 900, 900} }, "", ""},
-		{"more wait, but less than before", func(d *day) { d.w.pending = [4]int64{300, 1500, 800, 900} }, "", ""},
-		{"some more wait", func(d *day) { d.w.pending = [4]int64{300, 400, 500, 600} }, "", ""},
-		{"few wait", func(d *day) { d.w.pending = [4]int64{1, 30, 60, 90} }, "", ""},
+		{"ever more wait", func(d *day) { d.w.pending = rising }, "look", "pending has grown from 300 to 900 in the last 4 min"},
+		{"ever more wait for their timeouts", func(d *day) { d.w.pending, d.n.TimeoutsExpected = rising, true }, "", ""},
+		{"a reconnect", func(d *day) { d.w.pending = [3]span{{300, 310}, {300, 900}, {890, 900}} }, "", ""},
+		{"a reconnect that is just over", func(d *day) { d.w.pending = [3]span{{300, 310}, {890, 900}, {890, 900}} }, "", ""},
+		{"a reconnect after a peak", func(d *day) { d.w.pending = [3]span{{300, 310}, {300, 600}, {890, 900}} }, "", ""},
+		{"a reconnect before a peak", func(d *day) { d.w.pending = [3]span{{300, 310}, {890, 900}, {890, 1200}} }, "", ""},
+		{"a reconnect that was over soon", func(d *day) { d.w.pending = [3]span{{300, 900}, {600, 900}, {890, 900}} }, "", ""},
+		{"more wait, but less than before", func(d *day) { d.w.pending = [3]span{{300, 350}, {1500, 1600}, {800, 900}} }, "", ""},
+		{"peaks rise", func(d *day) { d.w.pending = [3]span{{300, 500}, {310, 800}, {305, 1100}} }, "", ""},
+		{"an eighth more of many wait", func(d *day) { d.w.pending = [3]span{{800, 860}, {860, 920}, {901, 990}} }, "look", "from 800 to 990"},
+		{"some more of many wait", func(d *day) { d.w.pending = [3]span{{800, 860}, {860, 920}, {900, 990}} }, "", ""},
+		{"an eighth more wait", func(d *day) { d.w.pending = [3]span{{400, 430}, {440, 470}, {500, 530}} }, "", ""},
+		{"an eighth more of many wait, for a minute", func(d *day) {
+			d.w.pending, d.w.length = [3]span{{800, 860}, {860, 920}, {901, 990}}, 61*time.Second
+		}, "", ""},
+		{"ever more wait, for a minute", func(d *day) { d.w.pending, d.w.length = rising, 61*time.Second }, "look", "from 300 to 900 in the last 61 s"},
+		{"few wait", func(d *day) { d.w.pending = [3]span{{1, 50}, {51, 100}, {100, 160}} }, "", ""},
 	} {
 		d := &day{w: window{length: 4 * time.Minute, minuteLength: time.Minute}}
 		c.make(d)
@@ -115,7 +129,7 @@ func TestABlockedCallbackExplainsExpiries(t *testing.T) {
 	d := &day{w: window{length: 4 * time.Minute, minuteLength: time.Minute}}
 	d.ended(591, 292, 200)
 	d.n.Running, d.n.BlockedFor = 9, 4*time.Second
-	d.w.pending = [4]int64{300, 500, 700, 900}
+	d.w.pending = rising
 	got := notes(&d.n, &d.in, &d.w)
 	if assert.Len(t, got, 2) {
 		assert.Contains(t, got[0].Text, "has been running for 4s")
@@ -151,14 +165,16 @@ func TestTheWindowHasTheLastMinutes(t *testing.T) {
 		n.Expired, n.Pending = 10*second, second
 	})
 	at := func(seconds int) *window {
-		return windowOf(samples[:seconds], &purgatory.Stats{Pending: 500}, noon.Add(time.Duration(seconds)*time.Second))
+		return windowOf(samples[:seconds], noon.Add(time.Duration(seconds)*time.Second))
 	}
 	assert.Equal(t, &window{}, at(5), "it has not watched for long")
 	w := at(50)
-	assert.Equal(t, []any{50 * time.Second, 50 * time.Second, [4]int64{}}, []any{w.length, w.minuteLength, w.pending})
+	assert.Equal(t, []any{50 * time.Second, 50 * time.Second, [3]span{}}, []any{w.length, w.minuteLength, w.pending})
 	w = at(180)
 	assert.Equal(t, []any{3 * time.Minute, time.Minute}, []any{w.length, w.minuteLength})
-	assert.Equal(t, []any{int64(0), int64(1200), [4]int64{0, 60, 120, 500}}, []any{w.before.Expired, w.minute.Expired, w.pending})
+	assert.Equal(t, []any{int64(0), int64(1200), [3]span{{0, 59}, {60, 119}, {120, 179}}}, []any{w.before.Expired, w.minute.Expired, w.pending})
+
+	assert.Equal(t, [3]span{}, windowOf(samples[:2], noon.Add(time.Hour)).pending, "the process was stopped")
 
 	for length, name := range map[time.Duration]string{
 		0: "since start", 90 * time.Second: "in the last 90 s", 2 * time.Minute: "in the last 2 min", 144 * time.Second: "in the last 2.4 min",

@@ -80,7 +80,7 @@ func (p *Page) view(names []string) View {
 		} else {
 			in = hidden(in)
 		}
-		return notes(&one.Stats, &in, windowOf(s.samples, &one.Stats, now))
+		return notes(&one.Stats, &in, windowOf(s.samples, now))
 	})
 	v.Signals = look(p, &p.mu.signals, "s-", names, now, func(s *source[signals.Stats], one *SignalsView) []Note {
 		n := one.Stats

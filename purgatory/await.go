@@ -140,8 +140,9 @@ func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout 
 		return err
 	}
 	if !sched.Either(w.ended, done) {
-		p.Cancel(w, context.Cause(ctx))
-		sched.Receive(w.ended) // this Cancel has ended w, or another goroutine has or is about to
+		cause := context.Cause(ctx)
+		p.endNow(w, machine.Cancelled, &cause)
+		sched.Receive(w.ended) // this call has ended w, or another goroutine has or is about to
 		if w.Outcome() == operation.Cancelled {
 			p.gaveUp.Add(1)
 		}

@@ -176,6 +176,43 @@ func TestCancelForKeyEndsOnlyOperationsOfTheKey(t *testing.T) {
 	assert.NoError(t, elsewhere.Cause(), "cancelled without a cause")
 }
 
+// Who polls an outcome shares nothing else with the goroutine that ends the operation: so the race detector sees a cause that is written
+// after the outcome.
+func TestWhoSeesACancellationSeesItsCause(t *testing.T) {
+	for name, cancel := range map[string]func(p *stringPurgatory, o *heldOp){
+		"an operation": func(p *stringPurgatory, o *heldOp) { p.Cancel(o, errGone) },
+		"a key":        func(p *stringPurgatory, _ *heldOp) { p.CancelForKey("b", errGone) },
+		"one that is being tried": func(p *stringPurgatory, o *heldOp) {
+			proceed := o.holdInCheck(p, "a")
+			p.Cancel(o, errGone)
+			proceed(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := purgatory.New[string]("polled")
+			require.NoError(t, err)
+			defer p.Close()
+			o := newHeldOp()
+			_, err = p.TryCompleteElseWatch(o, hour, "a", "b")
+			require.NoError(t, err)
+			seen := make(chan error, 1)
+			go func() {
+				for o.Outcome() == operation.Pending {
+					runtime.Gosched()
+				}
+				seen <- o.Cause()
+			}()
+			cancel(p, o)
+			select {
+			case cause := <-seen:
+				assert.Equal(t, errGone, cause)
+			case <-time.After(patience):
+				require.Fail(t, "the operation has not ended")
+			}
+		})
+	}
+}
+
 func TestOutcomesPrintTheirNames(t *testing.T) {
 	var all []string
 	for o := range operation.Outcome(operation.NumOutcomes) {

@@ -303,7 +303,7 @@ func TestInspectNamesKeysThatExpiredLately(t *testing.T) {
 	assert.Greater(t, len(p.Inspect(0).Unchecked), 1)
 }
 
-// A wait whose context ends has given up, and nobody else has.
+// A wait whose context ends has given up, and an operation that is cancelled with an error of package context; nobody else has.
 func TestWaitsThatTheirContextsEndAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t)
@@ -317,6 +317,15 @@ func TestWaitsThatTheirContextsEndAreCounted(t *testing.T) {
 		require.ErrorIs(t, p.Await(t.Context(), hour, never, "a"), purgatory.ErrCancelled)
 		s := p.Stats()
 		assert.Equal(t, []int64{2, 1, 2}, []int64{s.GaveUp, s.PassedOver, s.Cancelled})
+		for cause, gaveUp := range map[error]int64{context.Canceled: 1, context.DeadlineExceeded: 1, errGone: 0, nil: 0} {
+			before := p.Stats().GaveUp
+			o := submitted(t, p, "a")
+			require.True(t, p.Cancel(o, cause))
+			require.False(t, p.Cancel(o, cause))
+			submitted(t, p, "b")
+			require.Equal(t, 1, p.CancelForKey("b", cause))
+			assert.Equal(t, gaveUp, p.Stats().GaveUp-before, cause)
+		}
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,6 +205,106 @@ func TestASinkThatNeverReturnsHoldsUpNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each verb with a sink that never returns: it returns at once, and what it ends has its answer. What it ends, or tries, panics, and so
+// has a record.
+func TestNoVerbWaitsForASink(t *testing.T) {
+	no := func() bool { panic("of the user's") }
+	awaits := func(t *testing.T, p *stringPurgatory, await func(ready func() bool) error) {
+		tries := 0
+		wait := inBackground(func() {
+			require.ErrorIs(t, await(func() bool { tries++; return tries > 1 && no() }), purgatory.ErrExpired)
+		})
+		synctest.Wait()
+		p.AdvanceClock(time.Second)
+		wait()
+	}
+	verbs := map[string]func(t *testing.T, p *stringPurgatory, o *op){
+		"TryCompleteElseWatch": func(t *testing.T, p *stringPurgatory, _ *op) { submit(t, p, &op{try: no}, hour, "a") },
+		"TryCompleteElseWatchAt": func(t *testing.T, p *stringPurgatory, _ *op) {
+			_, err := p.TryCompleteElseWatchAt(&op{try: no}, hour, purgatory.KeyPosition[string]{Key: "a", Position: 7})
+			require.NoError(t, err)
+		},
+		"Await": func(t *testing.T, p *stringPurgatory, _ *op) {
+			awaits(t, p, func(ready func() bool) error { return p.Await(t.Context(), time.Second, ready, "a") })
+		},
+		"AwaitAt": func(t *testing.T, p *stringPurgatory, _ *op) {
+			awaits(t, p, func(ready func() bool) error {
+				return p.AwaitAt(t.Context(), time.Second, ready, purgatory.KeyPosition[string]{Key: "a", Position: 7})
+			})
+		},
+		"StartWait": func(t *testing.T, p *stringPurgatory, _ *op) {
+			w, err := p.StartWait(hour, no, "a")
+			require.NoError(t, err)
+			require.True(t, w.Stop())
+		},
+		"CheckAndComplete":     func(_ *testing.T, p *stringPurgatory, _ *op) { p.CheckAndComplete("a") },
+		"CheckAndCompleteUpTo": func(_ *testing.T, p *stringPurgatory, _ *op) { p.CheckAndCompleteUpTo("a", 7) },
+		"Signal":               func(_ *testing.T, p *stringPurgatory, _ *op) { p.Signal("a"); synctest.Wait() },
+		"SignalUpTo":           func(_ *testing.T, p *stringPurgatory, _ *op) { p.SignalUpTo("a", 7); synctest.Wait() },
+		"ForceComplete":        func(t *testing.T, p *stringPurgatory, o *op) { assert.True(t, p.ForceComplete(o)) },
+		"Cancel":               func(t *testing.T, p *stringPurgatory, o *op) { assert.True(t, p.Cancel(o, nil)) },
+		"CancelForKey":         func(t *testing.T, p *stringPurgatory, _ *op) { assert.Equal(t, 2, p.CancelForKey("a", nil)) },
+		"Extend":               func(t *testing.T, p *stringPurgatory, o *op) { assert.True(t, p.Extend(o, hour)) },
+		"AdvanceClock":         func(t *testing.T, p *stringPurgatory, _ *op) { assert.True(t, p.AdvanceClock(hour)) },
+		"Close":                func(t *testing.T, p *stringPurgatory, _ *op) { assert.NoError(t, p.Close()) },
+		"Shutdown": func(t *testing.T, p *stringPurgatory, _ *op) {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			answered := make(chan error, 1)
+			begun := time.Now()
+			go func() {
+				answered <- p.Await(t.Context(), hour, func() bool { return false }, "b")
+				assert.LessOrEqual(t, time.Since(begun), 250*time.Millisecond, "its waiter has an answer")
+			}()
+			synctest.Wait()
+			require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+			require.ErrorIs(t, <-answered, purgatory.ErrClosed)
+			assert.LessOrEqual(t, time.Since(begun), 1250*time.Millisecond)
+		},
+		"Inspect": func(_ *testing.T, p *stringPurgatory, _ *op) { p.Inspect(9) },
+		"Stats":   func(_ *testing.T, p *stringPurgatory, _ *op) { p.Stats() },
+		"Keys":    func(t *testing.T, p *stringPurgatory, _ *op) { assert.Len(t, slices.Collect(p.Keys()), 1) },
+	}
+	for name, verb := range verbs {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leave := make(chan struct{})
+				defer close(leave)
+				p := onManualClock[string](t, purgatory.WithLogger(slog.New(blocking{&records{}, leave})))
+				panicking(t, p)
+				synctest.Wait() // the sink has it
+				o := &op{complete: func() { panic("of the user's") }}
+				o.try = func() bool { return o.tries.Load() > 2 }
+				_, err := p.TryCompleteElseWatchAt(o, time.Second, purgatory.KeyPosition[string]{Key: "a", Position: 7})
+				require.NoError(t, err)
+				before, begun := p.Stats().Panics, time.Now()
+				verb(t, p, o)
+				if name != "Shutdown" {
+					assert.Zero(t, time.Since(begun), "of the bubble's time")
+				}
+				switch name {
+				case "Extend", "Inspect", "Stats", "Keys", "TryCompleteElseWatch", "TryCompleteElseWatchAt", "Await", "AwaitAt", "StartWait":
+				default:
+					assert.EqualValues(t, 1, o.completed.Load())
+					assert.Greater(t, p.Stats().Panics, before)
+				}
+				require.NoError(t, p.Close())
+			})
+		})
+	}
+}
+
+// A program ends after Shutdown. What a slow sink has not taken by then would be lost.
+func TestShutdownWaitsForItsRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, leave := &records{}, make(chan struct{})
+		p := open[string](t, purgatory.WithLogger(slog.New(blocking{log, leave})))
+		time.AfterFunc(900*time.Millisecond, func() { close(leave) })
+		require.NoError(t, p.Shutdown(t.Context()))
+		assert.Len(t, log.find(purgatory.EventClosed), 1)
+	})
 }
 
 // A panic that the logger does not log, or fails to log, goes to the handler, or else to slog's default logger. Neither stops what comes

@@ -116,7 +116,11 @@ func (p *Purgatory[K]) refuse(m *machine.Machine) {
 // returned.
 func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
 	first := p.watchers.Shard(w.Hash)
-	visit, ok := first.Pass(machine.Satisfied, w.Key, m)
+	var visit watchers.Visit[K]
+	ok := false
+	if h := p.cfg.hook; h == nil || !h.Refuse() {
+		visit, ok = first.Pass(machine.Satisfied, w.Key, m)
+	}
 	if !ok {
 		p.refuse(m)
 		return false, p.refusal(ErrClosed, "%T", m.Operation())

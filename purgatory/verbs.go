@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"context"
 	"iter"
 	"math"
 	"time"
@@ -108,9 +109,14 @@ func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 }
 
 // Cancel is [Purgatory.ForceComplete] with the outcome cancelled and a cause, for [operation.DelayedOperation.Cause].
-func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) bool {
+// With [context.Canceled] or [context.DeadlineExceeded] the client has given up: see [Stats].
+func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) (cancelled bool) {
 	own := cause // as in CancelForKey
-	return p.endNow(op, machine.Cancelled, &own)
+	cancelled = p.endNow(op, machine.Cancelled, &own)
+	if cancelled && (cause == context.Canceled || cause == context.DeadlineExceeded) { //nolint:errorlint // what context.Cause returns, and no method of the user's
+		p.gaveUp.Add(1)
+	}
+	return cancelled
 }
 
 func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {

@@ -56,26 +56,31 @@ func ExamplePlace() {
 	// true queue: invalid: 9 units, at most 8 are kept
 }
 
+// job names its type, which is its kind: who waits for several kinds gets an item of one of them.
+type job struct{ kind, text string }
+
+func (j job) place() queue.Place { return queue.Place{Kinds: []string{j.kind}} }
+
 // lease is a job in a worker's hands: unless the worker says that it is done before the time is over, the job comes before
 // all that wait. Extend is false when it is too late.
 type lease struct {
-	job    string
+	job    job
 	handle *timer.Handle
 }
 
-func take(jobs *queue.Queue[string], types []string, d time.Duration) (*lease, error) {
-	job, err := jobs.Take(context.Background(), time.Minute, queue.Place{Kinds: types})
+func take(jobs *queue.Queue[job], types []string, d time.Duration) (*lease, error) {
+	j, err := jobs.Take(context.Background(), time.Minute, queue.Place{Kinds: types})
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{job: job}
+	l := &lease{job: j}
 	l.handle, err = timer.Shared().AfterFunc(d, func() {
-		if err := jobs.PutBack(job, queue.Place{Kinds: types[:1]}); err != nil {
-			fmt.Println("to be kept elsewhere:", job, err) // the queue is closed
+		if err := jobs.PutBack(j, j.place()); err != nil {
+			fmt.Println("to be kept elsewhere:", j, err) // the queue is closed
 		}
 	})
 	if err != nil {
-		return nil, errors.Join(err, jobs.PutBack(job, queue.Place{Kinds: types[:1]}))
+		return nil, errors.Join(err, jobs.PutBack(j, j.place()))
 	}
 	return l, nil
 }
@@ -85,20 +90,21 @@ func (l *lease) Done() bool                  { return l.handle.Stop() }
 
 // A job whose worker has died is given to the next worker.
 func ExampleQueue_PutBack() {
-	jobs, err := queue.New[string]()
+	jobs, err := queue.New[job]()
 	if err != nil {
 		panic(err)
 	}
-	if err := jobs.Put("mail to bob", queue.Place{Kinds: []string{"mail"}}); err != nil {
+	mail := job{"mail", "to bob"}
+	if err := jobs.Put(mail, mail.place()); err != nil {
 		panic(err)
 	}
-	if _, err = take(jobs, []string{"mail"}, time.Millisecond); err != nil { // this worker dies
+	if _, err = take(jobs, []string{"fax", "mail"}, time.Millisecond); err != nil { // this worker dies
 		panic(err)
 	}
-	l, err := take(jobs, []string{"mail", "fax"}, time.Minute)
+	l, err := take(jobs, []string{"mail"}, time.Minute)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(l.job, l.Extend(time.Minute), l.Done(), l.Extend(time.Minute))
-	// Output: mail to bob true true false
+	// Output: {mail to bob} true true false
 }

@@ -18,7 +18,7 @@ func (q *Queue[T]) assertLocked() {
 			w := x.of
 			gone := w.gone != nil && sched.Closed(w.gone) || w.deadline <= q.timer.Now()
 			invariants.Assert(gone || k.units < w.n, "the next in line can be served")
-			invariants.Assert(!w.over, "one that is over stands in line")
+			invariants.Assert(len(w.spots) > 0, "one that is over stands in line")
 		}
 	}
 	invariants.Assert(units == q.mu.kept, "units of all kinds add up")

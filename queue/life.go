@@ -56,8 +56,9 @@ const drainFor = time.Second
 
 // Shutdown refuses those who come from now on with [ErrClosed], and waits until nobody waits any more and every callback
 // has returned: Put goes on serving. When ctx ends before, it ends those who still wait with the cause of ctx, waits a
-// second for callbacks, and returns an error that wraps that cause and says how many have not returned. Then the queue is
-// closed, but what is kept stays until [Queue.Close]. Do not call it from a callback.
+// second for callbacks, and returns an error that wraps that cause and says how many have not returned. In either case the queue is
+// closed then, so Put returns [ErrClosed], and what is kept stays until [Queue.Close]. Shutdown does not wait for items that are lent.
+// Do not call it from a callback.
 //
 // Errors: the cause of ctx, [ErrInvalid].
 func (q *Queue[T]) Shutdown(ctx context.Context) (err error) {

@@ -252,6 +252,17 @@ func TestADrainThatIsCutSaysHowManyCallbacksBlock(t *testing.T) {
 	})
 }
 
+// A select between the end of the line and that of the context would choose at random.
+func TestADrainOfNobodySucceedsAlthoughItsContextHasEnded(t *testing.T) {
+	ended, cancel := context.WithCancelCause(background)
+	cancel(errCause)
+	for range 64 {
+		q := counted(t, 1)
+		require.NoError(t, q.Shutdown(ended))
+		assert.Len(t, q.Close(nil), 1)
+	}
+}
+
 func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 5_000

@@ -45,7 +45,6 @@ type line[E any] struct {
 	n       int     // nodes
 	virtual float64 // as of the last call of next, 0 if the line is empty
 	tags    uint64  // that were set: equal tags are served in that order
-	latest  int64   // arrival
 	newest  bool
 	aging   int64 // the handicap
 
@@ -91,8 +90,6 @@ func (l *line[E]) append(f *flow[E], x *node[E]) {
 	if f.n == 0 && len(l.heap) > 1 {
 		l.fix(f)
 	}
-	l.latest = max(l.latest, x.arrival) // the clock is read before the lock is taken
-	x.arrival = l.latest
 	c := &f.class[x.class]
 	if x.flow, x.next, x.prev = f, nil, c.tail; c.tail == nil {
 		c.head = x

@@ -112,6 +112,9 @@ func (q *Queue[T]) tidyLocked(k *kind[T]) {
 }
 
 // unlock releases the lock, and wakes those who have ended.
+//
+// A Take that has ended alone is woken with the lock held. Otherwise two processors pass the lock and the requests to and
+// fro: that takes twice the processor time, and serves no more, see bench/NOTES.md.
 func (q *Queue[T]) unlock() {
 	ended := q.mu.ended
 	if q.assertLocked(); ended == nil {
@@ -119,6 +122,10 @@ func (q *Queue[T]) unlock() {
 		return
 	}
 	q.mu.ended, q.mu.tail = nil, &q.mu.ended
+	if ended.next == nil && cap(ended.ready) > 0 {
+		sched.Token(ended.ready).Put()
+		ended = nil
+	}
 	q.mu.Unlock()
 	q.wake(ended)
 }
@@ -157,8 +164,7 @@ func (q *Queue[T]) Take(ctx context.Context, timeout time.Duration, at ...Place)
 			}
 		}
 	}
-	q.mu.Unlock()
-	return q.wait(ctx, gone, timeout, p)
+	return q.waitLocked(ctx, gone, timeout, p)
 }
 
 // takeLocked takes n units out of k, which has them.
@@ -240,8 +246,15 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	}
 	q.mu.Lock()
 	k := q.findLocked(p.Kinds[0], true)
-	if given, err = q.acceptLocked(k, p, how); given {
-		if q.keepLocked(k, item, p, how == putBack); k.line.n > 0 {
+	var w *waiter[T]
+	if k.line.n > 0 {
+		w = q.nextLocked(k, -1)
+		k = q.findLocked(k.name, true) // it is forgotten if all have left
+	}
+	if given, err = q.acceptLocked(k, w, p, how); given {
+		if w != nil && w.n == p.N && k.units == 0 {
+			q.handLocked(k, w, item)
+		} else if q.keepLocked(k, item, p, how == putBack); w != nil {
 			q.serveLocked(k, -1)
 		}
 	}
@@ -250,28 +263,26 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	return given, err
 }
 
-// acceptLocked counts what is given at p, or returns why it is not accepted: nil if nobody is there to whom to hand it.
-func (q *Queue[T]) acceptLocked(k *kind[T], p *Place, how int) (accepted bool, err error) {
+// acceptLocked counts what is given at p, where w is next in line, or returns why it is not accepted: nil if it cannot be
+// handed to w.
+func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (accepted bool, err error) {
 	n, counts := int64(p.N), &q.mu.counts
-	taken := counts.Put - q.mu.returned - int64(q.mu.kept)
 	switch {
 	case q.mu.closed != nil:
 		return false, q.mu.closed
 	case how == put && q.maxItems > 0 && p.N > q.maxItems-q.mu.kept:
 		counts.PutRefused += n
 		return false, fail(ErrFull, "%d units are kept", q.mu.kept)
-	case how == putBack && n > taken:
-		return false, fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
 	case how == putBack:
+		if taken := counts.Put - q.mu.returned - int64(q.mu.kept); n > taken {
+			return false, fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
+		}
 		counts.Back += n
 		return true, nil
 	case how == hand && n > 1:
 		return false, fail(ErrInvalid, "%d units are handed, and nobody may need all", n)
-	case how == hand:
-		q.serveLocked(k, -1) // those who have left, leave
-		if x := k.line.next(); x == nil || x.of.n > k.units+1 {
-			return false, nil
-		}
+	case how == hand && (w == nil || w.n > k.units+1):
+		return false, nil
 	}
 	counts.Put += n
 	return true, nil

@@ -143,6 +143,23 @@ func TestAnItemPassesThoseWhoHaveLeft(t *testing.T) {
 	check(t, q)
 }
 
+// Nothing is in the kind between the last one's end and the item.
+func TestAnItemIsKeptOfAKindThatAllHaveLeft(t *testing.T) {
+	q, clock := manual[int](t)
+	at := Place{Kinds: []string{"a kind"}}
+	late, err := q.Start(time.Second, nil, at)
+	require.NoError(t, err)
+	q.timer = later{clock, 2 * time.Second}
+	require.NoError(t, q.Put(7, at))
+	q.timer = clock
+	fails(t, late, ErrExpired)
+	check(t, q)
+	item, err := q.Take(background, 0, at)
+	require.NoError(t, err)
+	assert.Equal(t, 7, item)
+	check(t, q)
+}
+
 // later is a clock that says that it is later.
 type later struct {
 	*timer.ManualTimer
@@ -156,6 +173,11 @@ func TestThoseBehindALeaverAreServedAtOnce(t *testing.T) {
 		"it stops": func(_ *Queue[struct{}], _ *timer.ManualTimer, w *Waiter[struct{}]) { w.Stop() },
 		"its deadline passes": func(_ *Queue[struct{}], clock *timer.ManualTimer, _ *Waiter[struct{}]) {
 			clock.AdvanceClock(2 * time.Second)
+		},
+		"its deadline has passed when a unit comes": func(q *Queue[struct{}], clock *timer.ManualTimer, _ *Waiter[struct{}]) {
+			q.timer = later{clock, 2 * time.Second}
+			_ = q.Put(struct{}{})
+			q.timer = clock
 		},
 	}
 	for name, leave := range leave {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -337,20 +338,6 @@ func TestTenantsThatLeaveALineThatStandsAreForgotten(t *testing.T) {
 	check(t, q)
 }
 
-// The clock is read before the lock is taken: one that has read it later may come first.
-func TestALineIsInOrderOfItsOwnArrivals(t *testing.T) {
-	q, clock := manual[int](t, WithAging(time.Minute))
-	q.timer = later{clock, time.Second}
-	first := started(t, q, Place{Class: 1})
-	q.timer = clock
-	second, better := started(t, q, Place{Class: 1}), started(t, q)
-	check(t, q)
-	for _, w := range []*Waiter[int]{better, first, second} {
-		require.NoError(t, q.Put(0))
-		gets(t, w, 0)
-	}
-}
-
 // One new tenant comes after the other.
 func TestNewTenantsDoNotStarveThoseWhoWait(t *testing.T) {
 	q, _ := manual[int](t)
@@ -384,6 +371,23 @@ func TestNobodyIsOvertakenByThoseWhoCameMuchLater(t *testing.T) {
 	backlog, inHandicap := 20, int(handicap/(100*time.Millisecond))+1 // the first comes at once, the last when it has passed
 	assert.LessOrEqual(t, served, backlog+inHandicap+1)
 	assert.Greater(t, served, backlog, "a better class comes first")
+}
+
+// The longest handicap makes classes strict, however much later one of a better class comes.
+func TestTheLongestHandicapIsAStrictOrderOfClasses(t *testing.T) {
+	for _, handicap := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2, math.MaxInt64 / (classes - 1), math.MaxInt64 / classes} {
+		q, clock := manual[int](t, WithAging(handicap))
+		var waiters []*Waiter[int]
+		for class := classes - 1; class >= 0; class-- {
+			waiters = append(waiters, started(t, q, Place{Class: class}))
+			clock.AdvanceClock(365 * 24 * time.Hour)
+		}
+		for i := len(waiters) - 1; i >= 0; i-- {
+			require.NoError(t, q.Put(i))
+			gets(t, waiters[i], i)
+		}
+		check(t, q)
+	}
 }
 
 func TestEqualRanksAreServedByClassAndArrival(t *testing.T) {

@@ -16,21 +16,20 @@ type Waiter[T any] struct{ w waiter[T] }
 // waiter is a request. The lock of the queue guards its fields until it is over; then they are constant until the
 // goroutine that gets the answer uses it again. The timer guards entry.
 type waiter[T any] struct {
-	spots    []spot[T]  // of each of its kinds
-	one      [1]spot[T] // for those who wait for one
-	entry    timer.TaskEntry
-	q        *Queue[T]
-	n        int
-	deadline time.Duration
-	tenant   string          // as it is counted in Queue.mu.tenants
-	gone     <-chan struct{} // is closed when the context has ended
 	ready    chan struct{}   // of Take: has room for a token, which says that it is over; of Start: is closed then, or nil
-	done     func(T, error)  // the callback
-	next     *waiter[T]      // of those who have ended
+	gone     <-chan struct{} // is closed when the context has ended
+	deadline time.Duration
+	n        int
+	next     *waiter[T] // of those who have ended
+	spots    []spot[T]  // of each of its kinds; none if it is over
+	one      [1]spot[T] // for those who wait for one
 	item     T
 	err      error
-	late     error // how it ends if its deadline passes
-	over     bool
+	late     error  // how it ends if its deadline passes
+	tenant   string // as it is counted in Queue.mu.tenants
+	q        *Queue[T]
+	done     func(T, error) // the callback
+	entry    timer.TaskEntry
 }
 
 // spot is where a waiter stands in one line.
@@ -46,24 +45,21 @@ func (q *Queue[T]) newWaiter(ready chan struct{}) *Waiter[T] {
 	return w
 }
 
-// wait is Take that has found nothing.
+// waitLocked is Take that has found nothing. It releases the lock.
 //
 // It uses the waiter, with its channel, of an earlier wait:
 //
-//  1. Whoever ends w sends one token, and touches w no more; wait receives it.
+//  1. Whoever ends w sends one token, and touches w no more; waitLocked receives it.
 //  2. A worker of the timer may have claimed the entry of w before that. Then Cancel fails, and w is not used again.
 //  3. No channel leaves the bubble in which it was made, or comes into one.
-func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.Duration, p *Place) (item T, err error) {
-	again := !q.bubble && (!q.manual || !sched.InBubble()) // other queues panic in join
-	var w *waiter[T]
-	if again {
-		w, _ = q.waiters.Get().(*waiter[T])
-	}
-	if w == nil {
+func (q *Queue[T]) waitLocked(ctx context.Context, gone <-chan struct{}, timeout time.Duration, p *Place) (item T, err error) {
+	again := !q.bubble && (!q.manual || !sched.InBubble()) // other queues panic in joinLocked
+	w, _ := q.waiters.Get().(*waiter[T])
+	if w == nil || !again {
 		w = &q.newWaiter(sched.NewToken()).w
 	}
 	w.gone = gone
-	timed, err := q.join(w, timeout, p)
+	timed, err := q.joinLocked(w, timeout, p)
 	if err == nil {
 		if !sched.Either(w.ready, w.gone) {
 			q.leave(w, errGone, &q.mu.counts.Left)
@@ -74,7 +70,7 @@ func (q *Queue[T]) wait(ctx context.Context, gone <-chan struct{}, timeout time.
 		}
 	}
 	if (!timed || q.timer.Cancel(&w.entry)) && again {
-		w.item, w.err, w.gone, w.over = *new(T), nil, nil, false
+		w.item, w.err, w.gone = *new(T), nil, nil
 		q.waiters.Put(w)
 	}
 	return item, err
@@ -101,7 +97,8 @@ func (q *Queue[T]) Start(timeout time.Duration, done func(T, error), at ...Place
 	}
 	w := q.newWaiter(ready)
 	w.w.done = done
-	if _, err := q.join(&w.w, timeout, p); err != nil {
+	q.mu.Lock()
+	if _, err := q.joinLocked(&w.w, timeout, p); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -124,9 +121,10 @@ func (w *Waiter[T]) Result() (item T, err error) {
 // from Done and look at Result, which may have an item.
 func (w *Waiter[T]) Stop() bool { return w.w.q.leave(&w.w, errCancelled, &w.w.q.mu.counts.Left) }
 
-// join puts w into the lines, serves them, and reports whether w is in the timer. If there is an error, w is in no line.
-// It puts w into the timer while it holds the lock, so that whoever ends w finds its entry there.
-func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
+// joinLocked puts w into the lines, serves them, releases the lock, and reports whether w is in the timer. If there is an
+// error, w is in no line. It puts w into the timer while it holds the lock, so that whoever ends w finds its entry there.
+func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (timed bool, err error) {
+	defer q.unlock()
 	now := q.timer.Now()
 	if now < 0 || q.bubble && !q.manual && !sched.InBubble() {
 		panic(sched.ErrBorder)
@@ -135,16 +133,14 @@ func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bo
 		w.late, timeout = errStale, q.maxAge
 	}
 	w.n, w.deadline = p.N, timer.Never
-	if w.spots = w.spots[:0]; len(p.Kinds) > cap(w.spots) {
+	if len(p.Kinds) > cap(w.spots) {
 		w.spots = make([]spot[T], 0, len(p.Kinds))
 	}
-	q.mu.Lock()
-	defer q.unlock()
 	if err = q.admitLocked(p, timeout); err != nil {
 		return false, err
 	}
 	q.lineUpLocked(w, p, now)
-	if !w.over && timeout < timer.Never {
+	if len(w.spots) > 0 && timeout < timer.Never {
 		w.deadline = timer.Deadline(now, timeout)
 		if timeout <= 0 {
 			q.mu.counts.Expired++
@@ -169,17 +165,16 @@ func (q *Queue[T]) join(w *waiter[T], timeout time.Duration, p *Place) (timed bo
 
 // admitLocked returns why a request at p may not wait.
 func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
-	left, n := q.maxWaiting-q.mu.waiting, q.mu.tenants[p.Tenant]
 	switch {
 	case q.mu.closed != nil:
 		return q.mu.closed
 	case q.mu.draining:
 		return errClosed
-	case q.maxWaiting == 0 || timeout <= 0 || n < left: // who does not wait takes no place
-		return nil
+	case q.maxWaiting == 0 || timeout <= 0 || q.mu.tenants[p.Tenant] < q.maxWaiting-q.mu.waiting:
+		return nil // who does not wait takes no place
 	}
 	q.mu.counts.Refused++
-	return fail(ErrFull, "%d wait, %d of them for tenant %q", q.mu.waiting, n, p.Tenant)
+	return fail(ErrFull, "%d wait, %d of them for tenant %q", q.mu.waiting, q.mu.tenants[p.Tenant], p.Tenant)
 }
 
 // lineUpLocked puts w into the line of each of its kinds, and serves that, until w is served.
@@ -197,7 +192,7 @@ func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
 		s.node.of, s.node.class, s.node.cost, s.node.arrival = w, uint8(p.Class), p.Cost, int64(now)
 		k.line.push(&s.node, p.Tenant)
 		q.serveLocked(k, now)
-		if q.tidyLocked(k); w.over {
+		if q.tidyLocked(k); len(w.spots) == 0 {
 			return
 		}
 	}
@@ -206,7 +201,7 @@ func (q *Queue[T]) lineUpLocked(w *waiter[T], p *Place, now time.Duration) {
 // quitLocked takes w out of the lines in which it stands.
 func (q *Queue[T]) quitLocked(w *waiter[T]) {
 	q.mu.waiting--
-	if w.tenant != "" {
+	if q.maxWaiting > 0 && w.tenant != "" {
 		if q.mu.tenants[w.tenant]--; q.mu.tenants[w.tenant] == 0 {
 			delete(q.mu.tenants, w.tenant)
 		}
@@ -217,16 +212,34 @@ func (q *Queue[T]) quitLocked(w *waiter[T]) {
 			q.tidyLocked(s.in)
 		}
 	}
+	w.spots = w.spots[:0]
 }
 
-// serveLocked hands items of k over while the next in its line can be served. Those whose deadline has passed, or whose
-// context has ended, get nothing. now is a reading of the clock, or -1.
+// serveLocked hands items of k over while the next in its line can be served. now is a reading of the clock, or -1.
 //
 // Who waits for several kinds needs one unit. When such a one leaves the line of another kind, nobody there has to be
 // served: either it is not the next, or there is no unit (see kind).
 func (q *Queue[T]) serveLocked(k *kind[T], now time.Duration) {
-	for k.line.n > 0 {
-		x := k.line.next()
+	for k.units > 0 {
+		w := q.nextLocked(k, now)
+		if w == nil || w.n > k.units {
+			return
+		}
+		q.handLocked(k, w, q.takeLocked(k, w.n))
+	}
+}
+
+// handLocked hands item to w, which is next in the line of k.
+func (q *Queue[T]) handLocked(k *kind[T], w *waiter[T], item T) {
+	k.line.serve(k.line.next())
+	w.item = item
+	q.endLocked(w, nil, &q.mu.counts.Served)
+}
+
+// nextLocked returns who is next in the line of k, nil if nobody is. It ends those before whose deadline has passed, or
+// whose context has ended.
+func (q *Queue[T]) nextLocked(k *kind[T], now time.Duration) *waiter[T] {
+	for x := k.line.next(); x != nil; x = k.line.next() {
 		w := x.of
 		if now < 0 && w.deadline < timer.Never {
 			now = q.timer.Now()
@@ -236,20 +249,18 @@ func (q *Queue[T]) serveLocked(k *kind[T], now time.Duration) {
 			q.endLocked(w, w.late, &q.mu.counts.Expired)
 		case w.gone != nil && sched.Closed(w.gone):
 			q.endLocked(w, errGone, &q.mu.counts.Left)
-		case k.units < w.n:
-			return
 		default:
-			k.line.serve(x)
-			w.item = q.takeLocked(k, w.n)
-			q.endLocked(w, nil, &q.mu.counts.Served)
+			return w
 		}
 	}
+	return nil
 }
 
 // endLocked takes w out of its lines, and says how it has ended. counter is that of such ends.
 func (q *Queue[T]) endLocked(w *waiter[T], err error, counter *int64) {
-	q.quitLocked(w)
-	w.over, w.err = true, err
+	if q.quitLocked(w); err != nil {
+		w.err = err
+	}
 	*counter++
 	*q.mu.tail, q.mu.tail = w, &w.next
 	q.checkIdleLocked()
@@ -259,11 +270,11 @@ func (q *Queue[T]) endLocked(w *waiter[T], err error, counter *int64) {
 func (q *Queue[T]) leave(w *waiter[T], err error, counter *int64) bool {
 	q.mu.Lock()
 	defer q.unlock()
-	if w.over {
+	if len(w.spots) == 0 {
 		return false
 	}
-	q.endLocked(w, err, counter)
-	if k := w.spots[0].in; len(w.spots) == 1 {
+	k, alone := w.spots[0].in, len(w.spots) == 1
+	if q.endLocked(w, err, counter); alone {
 		q.serveLocked(k, -1)
 		q.tidyLocked(k)
 	}

@@ -82,9 +82,15 @@ func awaitDone[V any, K comparable](ctx context.Context, p *purgatory.DelayedOpe
 		return value, err
 	}
 	met := false
-	defer func() { r.finish(met, err) }() // also if read panics, or calls runtime.Goexit
-	var failed error                      // of the last read
-	var again time.Time                   // when to make it again; zero: it has not failed
+	defer func() { // also if read panics, or calls runtime.Goexit
+		cause := err
+		if sched.Closed(ctx.Done()) {
+			cause = context.Canceled // so that the purgatory counts who has given up, whatever the context's cause
+		}
+		r.finish(met, cause)
+	}()
+	var failed error    // of the last read
+	var again time.Time // when to make it again; zero: it has not failed
 	pauses := backoff{first: firstRetry, longest: longestRetry}
 	for due := true; ; {
 		over := r.over.Load() // before asked: nobody asks after the end

@@ -636,6 +636,33 @@ func TestAWakeUpOfAReadIsNoWastedCheck(t *testing.T) {
 	})
 }
 
+// A reader whose context ends has given up, whatever its cause, and nobody else has.
+func TestReadersThatTheirContextsEndAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := waits(t)
+		never := func(context.Context) (int, bool, error) { return 0, false, nil }
+		read := func(ctx context.Context, timeout time.Duration, read func(context.Context) (int, bool, error)) error {
+			_, err := signals.AwaitRead(ctx, p, timeout, read, "a")
+			return err
+		}
+		for _, cause := range []error{nil, errBroken} {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
+			defer cancel()
+			require.Error(t, read(ctx, time.Hour, never))
+			require.Error(t, read(ctx, time.Hour, never), "it had ended before, and was no wait")
+		}
+		assert.EqualValues(t, 2, p.Stats().GaveUp)
+		require.ErrorIs(t, read(t.Context(), time.Second, never), purgatory.ErrExpired)
+		require.NoError(t, read(t.Context(), time.Second, func(context.Context) (int, bool, error) { return 1, true, nil }))
+		go func() { time.Sleep(time.Second); p.CancelForKey("a", context.Canceled) }()
+		require.ErrorIs(t, read(t.Context(), time.Hour, never), context.Canceled)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, read(ctx, time.Hour, func(context.Context) (int, bool, error) { cancel(); return 1, true, nil }))
+		assert.EqualValues(t, 2, p.Stats().GaveUp)
+		nothingLeft(t, p)
+	})
+}
+
 // A wait that was accepted keeps its place when it is woken, where the purgatory is full.
 func TestAReaderThatIsWokenKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -128,6 +128,44 @@ func TestRunWaitsForABulkRead(t *testing.T) {
 	})
 }
 
+// asked is a context that says when somebody asks for its deadline, as who derives one with a time limit does.
+type asked struct {
+	context.Context
+	when func()
+}
+
+func (a asked) Deadline() (time.Time, bool) {
+	a.when()
+	return a.Context.Deadline()
+}
+
+// A bulk read begins in the instant in which Run ends, and takes long: Run waits for that, too.
+func TestRunWaitsForABulkReadThatBeginsInItsLastInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reading, cut := false, false
+		r, err := signals.To[string](one{}, signals.WithLag(0), signals.WithAudit(0), signals.WithResync(func(context.Context, []string) error {
+			reading = true
+			time.Sleep(time.Minute)
+			reading = false
+			return nil
+		}))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ending := asked{ctx, func() { // the bulk read is about to get its time limit
+			if !cut {
+				cut = true
+				cancel(errBroken)
+				time.Sleep(time.Second) // Run sees its end, and waits
+			}
+		}}
+		require.ErrorIs(t, r.Run(ending, script(stands)), errBroken)
+		assert.True(t, cut)
+		assert.EqualValues(t, 1, r.Stats().BulkReads)
+		assert.False(t, reading, "Run has returned")
+		time.Sleep(time.Hour)
+	})
+}
+
 func TestAGapDuringABulkReadCausesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t)

@@ -61,6 +61,20 @@ func TestEdgeDeadlines(t *testing.T) {
 	}
 }
 
+// The wheel rounds a deadline up to a tick. That of the latest ones is one that the clock does not reach, and not one that has passed.
+func TestEdgeAFarDeadlineIsNotDue(t *testing.T) {
+	for _, tick := range []int64{1, 3, int64(time.Millisecond), int64(time.Hour), math.MaxInt64 / 2, math.MaxInt64} {
+		for _, size := range []int64{2, 3, 64} {
+			for _, back := range []int64{0, 1, 2, tick / 2, tick - 1} {
+				s := newShard(1, &config{tick: tick, wheelSize: size, shardCount: 2})
+				e := entry.Entry{At: max(int64(Never)-back, 1)}
+				assert.Positive(t, s.putLocked(&e), "%v before Never, tick %v, size %d", back, tick, size)
+				assert.True(t, s.mu.due.Empty())
+			}
+		}
+	}
+}
+
 func TestEdgeNeverIsNotReached(t *testing.T) {
 	for _, tick := range []time.Duration{1, 3, time.Millisecond, time.Hour, math.MaxInt64} { // Never is a multiple of 3
 		for _, start := range []time.Duration{0, Never - 10, lastTime} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/observe"
 )
 
 // Option configures a timer.
@@ -20,6 +21,7 @@ type config struct {
 	workers    int
 	grace      time.Duration
 	panicked   guard.Handler
+	handled    bool // by a function of the user's
 	logger     *slog.Logger
 }
 
@@ -51,9 +53,10 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int6
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
-// panicked. Default: [slog.Default] logs the panic.
+// panicked. Default: [slog.Default] logs the panic. A goroutine that exists while there are panics calls it, so it holds up no task:
+// 256 panics wait, and further ones are counted.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
-	return func(c *config) { c.panicked = h }
+	return func(c *config) { c.panicked, c.handled = h, true }
 }
 
 // WithLogger sets the logger for the warning [EventManyTimers]. Default: nothing is logged.
@@ -61,13 +64,25 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 var discard = slog.New(slog.DiscardHandler)
 
+// logPanics returns the default panic handler.
+func logPanics() guard.Handler {
+	waiting := new(observe.Queue)
+	return func(recovered any, stack []byte) {
+		waiting.Add(func() {
+			guard.Log(recovered, stack)
+			if n := waiting.Dropped(); n > 0 {
+				slog.Error("purgatory: panics that were not logged", "panics", n)
+			}
+		})
+	}
+}
+
 func (c *config) configure(shards int, opts []Option) error {
 	*c = config{
 		tick:       int64(time.Millisecond),
 		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
 		workers:    16 * runtime.GOMAXPROCS(0),
-		panicked:   guard.Log,
 		logger:     discard,
 	}
 	for _, o := range opts {
@@ -75,6 +90,9 @@ func (c *config) configure(shards int, opts []Option) error {
 			return fmt.Errorf("%w: a nil Option", ErrInvalidOption)
 		}
 		o(c)
+	}
+	if !c.handled {
+		c.panicked = logPanics()
 	}
 	for _, rule := range []struct {
 		ok      bool

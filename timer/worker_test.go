@@ -1,7 +1,9 @@
 package timer
 
 import (
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -205,5 +207,44 @@ func TestAWorkerPutsABoundedNumberOfExtendedEntriesBack(t *testing.T) {
 		s.mu.Unlock()
 		assert.Nil(t, e)
 		assert.Len(t, listOf(t, &s.mu.due), left)
+	}
+}
+
+// slog's default logger, which logs panics if nobody else does, may block: no worker waits for it, and not the goroutine that moves a
+// manual clock. A bounded number of panics waits for it, and it is told how many did not.
+func TestADefaultLoggerThatBlocksHoldsUpNoTask(t *testing.T) {
+	const panics, waiting = 300, 256
+	defer slog.SetDefault(slog.Default())
+	for name, open := range map[string]func(t *testing.T) (on Timer, pass func(d time.Duration)){
+		"SystemTimer": func(t *testing.T) (Timer, func(d time.Duration)) { return newSystem(t, WithWorkers(1)), settle },
+		"ManualTimer": func(t *testing.T) (Timer, func(d time.Duration)) {
+			m := newManual(t)
+			return m, func(d time.Duration) { m.AdvanceClock(d) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				goOn := make(chan struct{})
+				slog.SetDefault(slog.New(slow{slog.NewTextHandler(&log, nil), goOn}))
+				timer, pass := open(t)
+				addIn(t, timer, newTask(func() { panic("in hand") }), time.Second)
+				pass(2 * time.Second)
+				synctest.Wait()
+				for range panics {
+					addIn(t, timer, newTask(func() { panic("task") }), time.Second)
+				}
+				later := newTask(nil)
+				addIn(t, timer, later, time.Minute)
+				pass(time.Hour)
+				assert.EqualValues(t, 1, later.runs.Load())
+				assert.Empty(t, log.String())
+				close(goOn)
+				synctest.Wait()
+				assert.Equal(t, waiting, strings.Count(log.String(), "panic=task"))
+				assert.Equal(t, 1, strings.Count(log.String(), "panics=44\n"))
+				assert.Equal(t, 1+waiting+1, strings.Count(log.String(), "level=ERROR"))
+			})
+		})
 	}
 }

@@ -34,8 +34,8 @@
 // Goroutines that wait for the same position share one operation of the purgatory and one
 // channel. However many they are, [Watermark.Advance] looks at one operation, and one close of
 // the channel wakes them all at once. Each has a context and a timeout of its own, and leaves alone. The last
-// to leave takes the operation out: as expired, if its timeout has passed. Whatever counts operations counts one: Stats
-// of the purgatory, CancelForKey, WithMaxPending. Goroutines that begin at the same moment register one, too.
+// to leave takes the operation out, which the purgatory counts as cancelled, also if its timeout has passed. Whatever counts operations
+// counts one: Stats of the purgatory, CancelForKey, WithMaxPending. Goroutines that begin at the same moment register one, too.
 // [Watermark.Stats] counts the goroutines: how many wait, for how long, and how many have been served, have given up or have
 // timed out. (Those that come after a Recede share no operation with those from before it.)
 //

@@ -20,6 +20,9 @@ type Hook struct {
 	// returns true, TryComplete has returned true, and the operation ends as satisfied.
 	Expire func(e *Expiring) (met bool)
 
+	// Refuse reports whether an operation whose condition its first try has met is refused, as if the purgatory were closed.
+	Refuse func() bool
+
 	// Await is called on a goroutine that is about to block until its wait has ended. It may panic.
 	Await func()
 

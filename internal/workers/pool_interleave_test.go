@@ -104,3 +104,41 @@ func TestTwoComeToLingerEveryInterleaving(t *testing.T) {
 	}
 	t.Logf("%d schedules", r.Schedules)
 }
+
+// A pool is dismissed while a worker comes to linger, or is woken: nobody lingers from then on, not even for the time for which one may.
+func TestNobodyLingersInADismissedPoolEveryInterleaving(t *testing.T) {
+	for name, kicks := range map[string]bool{"alone": false, "beside a kick": true} {
+		t.Run(name, func(t *testing.T) {
+			setup := func(spawn func(string, func())) func() error {
+				job := &counted{}
+				p := newPool(1, job)
+				p.MayLinger()
+				job.left.Add(1)
+				p.Kick()
+				if kicks {
+					spawn("kick", func() { job.left.Add(1); p.Kick() })
+				}
+				var idle bool
+				var lingers uint32
+				spawn("dismiss", func() {
+					p.Dismiss()
+					explore.Settle()
+					idle, lingers = p.Idle(), p.lingers.Load()
+					sched.Advance(lingering) // the timer that ends a wait has nothing to wake
+				})
+				return func() error {
+					if !idle || lingers != nobody {
+						return fmt.Errorf("idle: %v, and who lingers is %d", idle, lingers)
+					}
+					return nil
+				}
+			}
+			t.Cleanup(explore.Close)
+			r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
+			if r.Failure != nil {
+				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+			}
+			t.Logf("%d schedules", r.Schedules)
+		})
+	}
+}

@@ -3,6 +3,7 @@ package nats
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/delayedop/purgatory/signals"
@@ -20,6 +21,30 @@ func TestAnInboxKeepsEachKeyOnce(t *testing.T) {
 	in.put("a", 9)
 	hints, _, _ = in.take()
 	assert.Equal(t, []hint{{"b", 8}, {"a", 9}}, hints, "what was taken has no place any more")
+}
+
+// dropping says how many messages of a subscription were dropped.
+type dropping struct {
+	n   int
+	err error
+}
+
+func (d *dropping) Dropped() (int, error) { return d.n, d.err }
+
+// What the client has dropped is a gap once, however long the subscription goes on.
+func TestADropIsAGapOnce(t *testing.T) {
+	var sub dropping
+	d := drops{of: &sub}
+	for round := range 3 {
+		for range 5 {
+			assert.False(t, d.more(), "nothing is dropped in round %d", round)
+		}
+		sub.n += 1 + round
+		sub.err = nats.ErrBadSubscription
+		assert.False(t, d.more(), "it does not say")
+		sub.err = nil
+		assert.True(t, d.more())
+	}
 }
 
 // The heartbeats of other sources show that hints may have been lost on their way.

@@ -82,14 +82,13 @@ func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) erro
 		subscription.Audit = routeAudit
 	}
 	sink.Subscribed(subscription)
-	dropped := 0
+	drops := drops{of: sub}
 	for {
 		select {
 		case <-in.ready:
 			_, lost := in.passTo(sink)
-			// The client drops a message only while there are others, which it then hears.
-			if now, err := sub.Dropped(); err == nil && now != dropped {
-				dropped, lost = now, signals.ErrOverflow
+			if drops.more() { // the client drops a message only while there are others, which it then hears
+				lost = signals.ErrOverflow
 			}
 			if lost != nil {
 				sink.Missed(lost)
@@ -103,6 +102,22 @@ func (s *SubjectSource) Run(ctx context.Context, sink signals.Sink[string]) erro
 			return l.why(fmt.Errorf("nats: %q: %w", s.prefix+">", context.Cause(ctx)), s.prefix, "publish and to subscribe to")
 		}
 	}
+}
+
+// drops tells when the client has dropped messages of a subscription.
+type drops struct {
+	of    interface{ Dropped() (int, error) }
+	known int
+}
+
+// more reports whether the client has dropped messages since the last call.
+func (d *drops) more() bool {
+	n, err := d.of.Dropped()
+	if err != nil || n == d.known {
+		return false
+	}
+	d.known = n
+	return true
 }
 
 // hear takes a message. It leaves out one that is no hint, as if it were for a key that nobody

@@ -73,7 +73,7 @@ var metrics = []metric[purgatory.Stats]{
 		func(n *purgatory.Stats) int64 { return int64(number(n.TimeoutsExpected)) }),
 	counter("unchecked_operations_total", "Operations that expired, and that no check had come to since they were registered.",
 		func(n *purgatory.Stats) int64 { return n.Unchecked }),
-	counter("given_up_waits_total", "Waits that their contexts have ended.",
+	counter("given_up_waits_total", "Waits that their contexts have ended, and operations that were cancelled with an error of package context.",
 		func(n *purgatory.Stats) int64 { return n.GaveUp }),
 	counter("passed_over_waits_total", "Of the waits given up: those that were not tried because of that.",
 		func(n *purgatory.Stats) int64 { return n.PassedOver }),

@@ -75,7 +75,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "callbacks block", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\d.]+s: it blocks`, After: 10 * time.Second,
+		Name: "callbacks block", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\dm.]+s: it blocks`, After: 10 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-",
 		run: func(s *server) {
 			s.answer = func(partition int) {
@@ -87,7 +87,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "one callback blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-0, has been running for [\d.]+s: it blocks`, After: 10 * time.Second,
+		Name: "one callback blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-0, has been running for [\dm.]+s: it blocks`, After: 10 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-0",
 		run: func(s *server) {
 			var blocked atomic.Bool
@@ -151,7 +151,20 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "the only checker blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-7, has been running for [\d.]+s: it blocks`, After: 24 * time.Second,
+		Name: "readers give up", Page: "trouble", Note: `^\d+ % of the waits that ended in the last \d\d s were given up, \d+ of \d+: their contexts ended`, After: 24 * time.Second,
+		Alerts: []string{"PurgatoryClientsGiveUp"},
+		run: func(s *server) {
+			for partition := range partitions {
+				s.each(time.Millisecond, func(int) {
+					patient, end := context.WithTimeout(s.ctx, time.Second)
+					defer end()
+					_, _ = signals.AwaitRead(patient, s.p, 30*time.Second, func(context.Context) (int, bool, error) { return 0, false, nil }, key(partition))
+				})
+			}
+		},
+	},
+	{
+		Name: "the only checker blocks", Page: "trouble", Note: `^a method of \*faults.request, key orders-7, has been running for [\dm.]+s: it blocks`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks"}, Log: purgatory.EventStuck, Says: "orders-7",
 		run: func(s *server) {
 			changed := make(chan string, 1000)
@@ -183,7 +196,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "expiries block the workers", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\d.]+s: it blocks`, After: 24 * time.Second,
+		Name: "expiries block the workers", Page: "trouble", Note: `^a method of \*faults.request, key orders-\d+, has been running for [\dm.]+s: it blocks`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryCallbackBlocks", "PurgatoryExpiriesWait"}, Log: purgatory.EventLate,
 		run: func(s *server) {
 			s.answer = func(int) { <-s.ctx.Done() }
@@ -191,7 +204,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "a panic", Page: "trouble", Note: `^\d+ panics in the last \d\d s in operations' methods`, After: 24 * time.Second,
+		Name: "a panic", Page: "trouble", Note: `^\d+ panics in the last [\d.]+ (s|min) in operations' methods`, After: 24 * time.Second,
 		Alerts: []string{"PurgatoryPanics"}, Log: purgatory.EventPanic, Says: "orders-3",
 		run: func(s *server) {
 			s.answer = func(partition int) {
@@ -203,7 +216,7 @@ var Sick = []Server{
 		},
 	},
 	{
-		Name: "full because of one key", Page: "trouble", Note: `^full: \d+ operations were refused in the last \d\d s, WithMaxPending is 30; most wait for orders-5: \d+ of \d+`, After: 90 * time.Second,
+		Name: "full because of one key", Page: "trouble", Note: `^full: \d+ operations were refused in the last [\d.]+ (s|min), WithMaxPending is 30; most wait for orders-5: \d+ of \d+`, After: 90 * time.Second,
 		Alerts: []string{"PurgatoryFull"}, opts: []purgatory.Option{purgatory.WithMaxPending(30)},
 		run: func(s *server) {
 			s.produce(checked)
@@ -283,10 +296,35 @@ var Well = []Server{
 			}
 		})
 	}},
-	{Name: "produces", run: func(s *server) {
+	{Name: "some clients leave", run: func(s *server) {
+		var served atomic.Int64
+		for client := range 20 {
+			s.running.Go(func() {
+				for s.ctx.Err() == nil {
+					patient, end := s.ctx, context.CancelFunc(func() {})
+					if client%4 == 0 { // leaves, and comes back
+						patient, end = context.WithTimeout(s.ctx, 700*time.Millisecond)
+					}
+					seen := served.Load()
+					_ = s.p.Await(patient, 30*time.Second, func() bool { return served.Load() > seen }, key(client))
+					end()
+				}
+			})
+		}
+		s.each(time.Second, func(int) {
+			served.Add(1)
+			for client := range 20 {
+				s.p.CheckAndComplete(key(client))
+			}
+		})
+	}},
+	{Name: "produces", opts: []purgatory.Option{purgatory.WithMaxPending(50)}, run: func(s *server) {
 		s.produce(checked)
 		// Now and then one expires: its replica was restarted.
-		s.each(10*time.Minute, func(int) { s.submit(&request{ready: never}, produceTimeout, "restarted") })
+		s.each(10*time.Minute, func(int) {
+			s.submit(&request{ready: never}, produceTimeout, "restarted")
+			s.p.CheckAndComplete("restarted")
+		})
 	}},
 	{Name: "fetches", opts: expected, run: func(s *server) {
 		for partition := range partitions {

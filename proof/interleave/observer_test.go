@@ -162,6 +162,28 @@ var observers = map[string]func() observed{
 			},
 		}
 	},
+	// So it is in a timer that has room for one.
+	"request of a full timer": func() observed {
+		clock := newClock(1)
+		q, err := queue.New[int](queue.WithTimer(clock))
+		must(err)
+		w, err := q.Start(timeout, nil)
+		must(err)
+		return observed{
+			map[string]func(){
+				"put": func() { must(q.Put(1)) }, "stop": func() { w.Stop() }, "expire": func() { clock.AdvanceClock(timeout) },
+				"hand": func() { _, _ = q.Hand(1) }, "close": func() { q.Close(nil) },
+			},
+			func() bool { return sched.Closed(w.Done()) },
+			func() error {
+				if n := clock.Pending(); n > 0 {
+					return fmt.Errorf("%d are pending", n)
+				}
+				_, err := clock.AfterFunc(timeout, func() {})
+				return err
+			},
+		}
+	},
 	// What is part of a number is never more than that.
 	"hint of a runner": func() observed {
 		p, _ := lightPurgatory()

@@ -55,6 +55,8 @@ func exploration(p *program) explore.Exploration {
 		spawn("last", func() { // when the others have ended or wait
 			explore.Settle()
 			last()
+			explore.Settle()
+			sched.Advance(time.Second) // a worker may linger that was started beside the end
 		})
 		return w.atRest
 	}}

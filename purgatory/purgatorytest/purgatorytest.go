@@ -48,6 +48,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,7 @@ type Purgatory[K comparable] struct {
 	misuse  misuse
 	watch   watch
 	writers writers
+	refuse  atomic.Int64 // how many operations are to be refused
 }
 
 // New returns a purgatory whose clock stands at 0. When t and its subtests have ended, the
@@ -115,6 +117,7 @@ func (p *Purgatory[K]) hook() *testhook.Hook {
 	}
 	h.Walk = func(key any, n int) { walk(key, n); p.watch.move(n) }
 	h.Await = p.misuse.awaits
+	h.Refuse = p.refuses
 	return h
 }
 
@@ -132,6 +135,9 @@ func (p *Purgatory[K]) end() {
 	}
 	if found := p.judge.Findings(); len(found) > 0 {
 		p.t.Errorf("purgatorytest: %d operations were ready at their timeout: state has changed, and no check came after that:%s", len(found), lines(found))
+	}
+	if n := p.refuse.Load(); n > 0 {
+		p.t.Errorf("purgatorytest: %d of RefuseNext are left: no operation's condition was met as it was registered", n)
 	}
 	for _, text := range p.misuse.all() {
 		p.t.Errorf("purgatorytest: %s", text)
@@ -214,7 +220,7 @@ func (p *Purgatory[K]) JustBefore(timeout time.Duration) {
 // return. (If another goroutine is running the operation's TryComplete at that moment, that
 // goroutine ends the operation.)
 //
-// The timeout counts from where the clock stands. Directly after a JustBefore it counts
+// The timeout counts from where the clock stands. If nothing has moved the clock since a JustBefore, it counts
 // from where JustBefore's timeout counts from, so that both can be given the same timeout.
 func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
 	from := p.clock.Now()
@@ -230,6 +236,22 @@ func (p *Purgatory[K]) JustAfter(timeout time.Duration) {
 // the test ends as it does for any lock that a condition waits for.
 func (p *Purgatory[K]) ConditionsTake(mu *sync.RWMutex) { p.writers.add(mu) }
 
+// RefuseNext refuses the next operation whose condition is met as it is registered: the call returns an error that wraps
+// [purgatory.ErrClosed], and no callback runs, as where the purgatory is closed at that moment. A condition that takes something, such as
+// an item, has taken it by then, and only the server can give it back: the test looks whether it has. The test fails if no such
+// operation comes. An Await, or another wait, whose condition is met at once is never refused.
+func (p *Purgatory[K]) RefuseNext() { p.refuse.Add(1) }
+
+// refuses reports whether the operation that asks is refused.
+func (p *Purgatory[K]) refuses() bool {
+	for {
+		n := p.refuse.Load()
+		if n == 0 || p.refuse.CompareAndSwap(n, n-1) {
+			return n > 0
+		}
+	}
+}
+
 // Now returns how far the test has moved the clock.
 func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 
@@ -237,7 +259,11 @@ func (p *Purgatory[K]) Now() time.Duration { return p.clock.Now() }
 func (p *Purgatory[K]) pending() string {
 	var s strings.Builder
 	for _, o := range p.Inspect(mostLines).Oldest {
-		fmt.Fprintf(&s, "\n\t%s waits for %s, %v left of its timeout", o.Type, o.Key, o.Left)
+		left := "without a timeout"
+		if o.Left < purgatory.NoTimeout {
+			left = fmt.Sprintf("%v left of its timeout", o.Left)
+		}
+		fmt.Fprintf(&s, "\n\t%s waits for %s, %s", o.Type, o.Key, left)
 	}
 	return s.String()
 }

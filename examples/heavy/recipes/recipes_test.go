@@ -144,7 +144,7 @@ func TestTheRecipesAreThoseOfTheDocumentation(t *testing.T) {
 		recipes := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(chapter, -1)
 		assert.GreaterOrEqual(t, len(recipes), c.n, c.page)
 		for _, recipe := range recipes {
-			assert.Contains(t, string(code), string(recipe[1]), c.page)
+			assert.True(t, bytes.Contains(code, recipe[1]), "%s has what is not code of this package:\n%s", c.page, recipe[1])
 		}
 	}
 }

@@ -25,8 +25,11 @@ func (r *poll) OnComplete() {
 
 func (r *poll) OnExpiration() {}
 
-// await submits r. The context may end at any moment: before r waits, the last lines see it, afterwards AfterFunc does.
-func (r *poll) await(ctx context.Context, p *purgatory.Purgatory[string], timeout time.Duration, key string) error {
+// await submits r. The context may end at any moment: before r waits, the last lines see it, afterwards
+// AfterFunc does.
+func (r *poll) await(ctx context.Context, p *purgatory.Purgatory[string],
+	timeout time.Duration, key string,
+) error {
 	r.detach = context.AfterFunc(ctx, func() { p.Cancel(r, context.Cause(ctx)) })
 	if _, err := p.TryCompleteElseWatch(r, timeout, key); err != nil {
 		r.detach()

@@ -35,8 +35,11 @@ func (f *fetch) OnComplete() {
 
 func (f *fetch) OnExpiration() {}
 
-// await submits f. The span begins here, and OnComplete ends it; a fetch that is not accepted has no OnComplete.
-func (f *fetch) await(ctx context.Context, tracer trace.Tracer, p *purgatory.Purgatory[string], timeout time.Duration, key string) error {
+// await submits f. The span begins here, and OnComplete ends it; a fetch that is not accepted has no
+// OnComplete.
+func (f *fetch) await(ctx context.Context, tracer trace.Tracer, p *purgatory.Purgatory[string],
+	timeout time.Duration, key string,
+) error {
 	f.start = time.Now()
 	_, f.span = tracer.Start(ctx, "wait", trace.WithTimestamp(f.start), trace.WithAttributes(
 		attribute.String("purgatory.name", p.Name()),
@@ -54,7 +57,8 @@ func (f *fetch) await(ctx context.Context, tracer trace.Tracer, p *purgatory.Pur
 // observe counts a wait in a histogram of the program's own, with its trace as exemplar if it is sampled.
 func (f *fetch) observe(wait time.Duration) {
 	if of := f.span.SpanContext(); of.IsSampled() {
-		f.waits.(prometheus.ExemplarObserver).ObserveWithExemplar(wait.Seconds(), prometheus.Labels{"trace_id": of.TraceID().String()})
+		exemplar := prometheus.Labels{"trace_id": of.TraceID().String()}
+		f.waits.(prometheus.ExemplarObserver).ObserveWithExemplar(wait.Seconds(), exemplar)
 		return
 	}
 	f.waits.Observe(wait.Seconds())

@@ -30,8 +30,11 @@ func put(ctx context.Context, bucket jetstream.KeyValue, order string, state []b
 	return err
 }
 
-// change is a change of any database, and its hint on core NATS afterwards. An error may mean that only the hint failed.
-func change(ctx context.Context, commit func(context.Context) (version int64, err error), nc *nats.Conn, order string) error {
+// change is a change of any database, and its hint on core NATS afterwards. An error may mean that
+// only the hint failed.
+func change(ctx context.Context, commit func(context.Context) (version int64, err error),
+	nc *nats.Conn, order string,
+) error {
 	version, err := commit(ctx)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ type wait struct {
 func New(found func(text string)) *Judge {
 	j := &Judge{}
 	j.mu.keys = make(map[any]*key)
-	j.hook = testhook.Hook{Called: j.called, Walk: j.walk, Await: func() {}, Expire: func(e *testhook.Expiring) bool {
+	j.hook = testhook.Hook{Called: j.called, Walk: j.walk, Refuse: func() bool { return false }, Await: func() {}, Expire: func(e *testhook.Expiring) bool {
 		met, f := j.expire(e)
 		if f != nil && found != nil {
 			found(f.text(j))

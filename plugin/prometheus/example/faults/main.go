@@ -47,11 +47,13 @@ func run(listen string) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	var all []*faults.Purgatory
 	for _, s := range slices.Concat(faults.Sick, faults.Well) {
 		running, err := s.Run(purgatory.WithLogger(logger))
 		if err != nil {
 			return err
 		}
+		all = append(all, running.Purgatory)
 		if err := show(page, collector, s.Name, running); err != nil {
 			return err
 		}
@@ -70,6 +72,13 @@ func run(listen string) error {
 	go func() { failed <- server.ListenAndServe() }()
 	select {
 	case <-ctx.Done():
+		soon, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		for _, p := range all {
+			if err := p.Shutdown(soon); err != nil { // something still waited, or a callback blocks: the error names it
+				logger.Error("shutdown", "purgatory", p.Name(), "error", err)
+			}
+		}
 		return server.Close()
 	case err := <-failed:
 		return err
