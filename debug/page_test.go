@@ -131,7 +131,7 @@ func TestThePageShowsKnownContent(t *testing.T) {
 func TestTheTextSaysWhatItDoesNotKnow(t *testing.T) {
 	p := PurgatoryView{Inspection: &purgatory.Inspection{Looked: 4096, Oldest: []purgatory.OperationReport{{Age: time.Minute}}}}
 	p.Stats.Watched, p.Stats.Waited = 5000, new([operation.NumOutcomes]purgatory.Histogram)
-	p.Stats.Waited[operation.Forced].Counts[purgatory.HistogramBuckets-1] = 3
+	p.Stats.Waited[operation.Forced].Counts[len(purgatory.Histogram{}.Counts)-1] = 3
 	var text strings.Builder
 	printView(&text, View{Purgatories: []PurgatoryView{p}})
 	assert.Contains(t, text.String(), "oldest of 4096 watches that were looked at, of 5000; the oldest of all has waited ≥ 1m0s:\n")

@@ -1,7 +1,6 @@
 // Package operation has the types with which you write a delayed operation: a request
-// that cannot be answered until some state has changed, or until its timeout has
-// passed. A fetch that waits for data is one, and so is a produce that waits for its
-// replicas. Package purgatory holds such operations while they wait.
+// that cannot be answered until some state has changed, or its timeout has passed, as
+// a fetch that waits for data. Package purgatory holds them while they wait.
 //
 //	type delayedFetch struct {
 //		operation.DelayedOperation
@@ -23,17 +22,10 @@
 //
 //   - TryComplete reports whether the condition is met. It runs often, must be quick,
 //     and must not block.
-//   - OnComplete answers the request. It runs exactly once, whatever the [Outcome],
-//     possibly before TryCompleteElseWatch returns.
+//   - OnComplete answers the request, possibly before TryCompleteElseWatch returns.
 //   - OnExpiration runs after OnComplete, only if the timeout has passed.
 //
-// These methods never run at the same time for one operation, so they may use its
-// fields without a lock. Different goroutines may run them; each sees what the earlier
+// They never run at the same time for one operation, so they may use its fields
+// without a lock. Different goroutines may run them; each sees what the earlier
 // ones have written. Package purgatory says which goroutine runs which callback.
-//
-// An operation that was refused gets no OnComplete, but its TryComplete may have run.
-// An operation is used once, also one that was refused.
-//
-// A panic or runtime.Goexit in a method stops no other operation. In TryComplete, both
-// count as false: the operation goes on waiting, and its timeout still ends it.
 package operation

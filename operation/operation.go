@@ -6,56 +6,42 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Operation is a request that waits until its condition is met or its timeout passes. A
-// type becomes one by embedding [DelayedOperation] by value and implementing these three
-// methods.
+// Operation is a request that waits until its condition is met or its timeout passes. A type becomes one by embedding
+// [DelayedOperation] by value and implementing three methods:
 //
-// The purgatory holds no lock while they run. They may call any method that does not
-// block, on any purgatory, with any key.
-type Operation interface {
-	// TryComplete reports whether the condition is met now. It may record results for
-	// OnComplete. It must not block: meanwhile nobody tries the other operations of the key
-	// that is being checked. A panic counts as false, and so does runtime.Goexit.
-	//
-	// A check tries up to 128 operations of a key before it calls the first OnComplete. One
-	// that takes something here gives it back in OnComplete, or where TryCompleteElseWatch
-	// returns an error: the purgatory may close after a TryComplete that has returned true.
-	// For items that are handed to those who wait, see package queue.
-	TryComplete() bool
+//	TryComplete() bool
+//	OnComplete()
+//	OnExpiration()
+//
+// The purgatory holds no lock while they run. They may call any method that does not block, on any purgatory, with any
+// key.
+//
+// TryComplete reports whether the condition is met now. It may record results for OnComplete. It must not block:
+// meanwhile nobody tries the other operations of the key. A panic and runtime.Goexit count as false. A check tries up to
+// 128 operations of a key before it calls the first OnComplete. One that takes something gives it back in OnComplete, or
+// where TryCompleteElseWatch returns an error: the purgatory may close after a TryComplete that has returned true. For
+// items that are handed to those who wait, see package queue.
+//
+// OnComplete runs exactly once, after the operation has ended, whatever its [DelayedOperation.Outcome]. One that blocks
+// delays the goroutine that runs it, and the callbacks of other operations that the same call has ended.
+//
+// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.
+type Operation = machine.Operation
 
-	// OnComplete runs exactly once, after the operation has ended, whatever its outcome:
-	// see [DelayedOperation.Outcome]. One that blocks delays the goroutine that runs it, and
-	// the callbacks of other operations that the same call has ended.
-	OnComplete()
+type core = machine.Core
 
-	// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.
-	OnExpiration()
-
-	embedded // only a type that embeds DelayedOperation implements this
-}
-
-type (
-	embedded = machine.Embedded
-	core     = machine.Core
-)
-
-// DelayedOperation is the part of an [Operation] that the purgatory uses: the entry in the
-// timer, the entry in the first key's list and the state. So an operation on one key costs
-// one allocation, that of your type. Embed it by value, once. Its zero value is ready to
-// use; it must not be copied, and is used once. Submit a pointer to your type, and give its
-// methods pointer receivers: the compiler rejects a value with "method OnComplete has
-// pointer receiver", and a type that embeds no DelayedOperation with "missing method
+// DelayedOperation is the part of an [Operation] that the purgatory uses: so an operation on one key is one allocation.
+// Embed it by value, once; do not copy it. Its zero value is ready to use. Submit a pointer to your type, and give its methods pointer receivers: the compiler rejects a
+// value with "method OnComplete has pointer receiver", and a type that embeds no DelayedOperation with "missing method
 // embedOperationDelayedOperation".
 //
 // Its methods are safe for concurrent use and may be called from any callback.
 type DelayedOperation struct{ core }
 
-// Outcome returns how the operation ended, or [Pending] if it has not. From the
-// beginning of OnComplete on it does not change.
+// Outcome returns how the operation ended, or [Pending]. From the beginning of OnComplete on it does not change.
 func (d *DelayedOperation) Outcome() Outcome { return Outcome(machine.OfCore(&d.core).Outcome()) }
 
-// Cause returns the error that Cancel or CancelForKey was given, if the
-// operation ended as [Cancelled]. Otherwise, or if that error is nil, it returns nil.
+// Cause returns the error that Cancel or CancelForKey was given if the operation ended as [Cancelled], else nil.
 func (d *DelayedOperation) Cause() error { return machine.OfCore(&d.core).Cause() }
 
 // MaxKeys is the largest number of keys that an operation can wait for: 65,536. With
@@ -79,8 +65,7 @@ const (
 
 var names = [NumOutcomes]string{"pending", "satisfied", "forced", "expired", "cancelled", "closed"}
 
-// String returns the outcome's name in lower case, for example "satisfied". For a value
-// that is no outcome it returns "Outcome(n)".
+// String returns the outcome's name in lower case, "satisfied" for example; "Outcome(n)" for a value that is none.
 func (o Outcome) String() string {
 	if int(o) < len(names) {
 		return names[o]

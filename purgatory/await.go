@@ -13,13 +13,13 @@ import (
 // Await blocks the caller until ready returns true, timeout has passed, ctx ends, or a method of the purgatory ends
 // the wait. Do not call it from a callback.
 //
-// Await calls ready twice before it blocks: before it registers the wait, and afterwards, for a change in between.
-// From then on the goroutine that checks one of keys calls it, or a worker after a signal. Calls never overlap, and
-// none begins after Await has returned. With a timeout of zero or less Await calls ready once, and does not block.
+// Await calls ready before it registers the wait, and once more afterwards, for a change in between. From then on the
+// goroutine that checks one of keys calls it, or a worker after a signal. Calls never overlap, and none begins after
+// Await has returned. With a timeout of zero or less Await calls ready once, and does not block.
 //
 // Whenever ready has returned true, Await returns nil, even if ctx has ended, the timeout has passed or the purgatory
-// has closed meanwhile: what ready has taken is the caller's. Nothing is for who has left: ready is not called once
-// ctx has ended, except for a call that had begun before; Await waits for its result. [Stats].PassedOver counts that.
+// has closed meanwhile: what ready has taken is the caller's. Once ctx has ended, ready is not called (see
+// [Stats].PassedOver); for the result of a call that had begun before, Await waits.
 //
 // If the first call of ready panics, so does Await. A panic in a later call goes to the panic handler and counts as
 // false. A runtime.Goexit on the goroutine of Await ends the wait as cancelled.
@@ -28,47 +28,43 @@ import (
 // two or three. It starts no goroutine and no timer of the runtime.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx, unchanged; the cause that was given to CancelForKey;
-// [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare
-// with errors.Is: all but the causes come wrapped in a text that says more.
+// [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare with errors.Is:
+// all but the causes come wrapped in a text that says more.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
-	return p.await(ctx, timeout, ready, keys, nil, nil)
+	return p.await(ctx, timeout, ready, keys, nil)
 }
 
-// AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is
-// at least that of the wait. A check without a position always calls it. Where many goroutines wait for the same
-// position and nothing else, those of package watermark share one operation.
+// AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is at least that
+// of the wait. Where many goroutines wait for the same position and nothing else, those of package watermark share one
+// operation.
 //
 //	replicated := func() bool { return partition.HighWatermark() > offset }
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
 func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
-	return p.await(ctx, timeout, ready, nil, at, nil)
+	return p.await(ctx, timeout, ready, nil, at)
 }
 
-// AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready
-// returned together with true, and with an error the zero value. A long poll that answers with what there is when
-// [ErrExpired] comes reads it then.
+// AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready returned together
+// with true, and with an error the zero value.
 func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
-	var w struct { // one allocation
-		waiter
-		value V
-	}
+	var value V
 	if ready == nil {
-		return w.value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
 	}
-	err := p.await(ctx, timeout, func() bool {
+	err := p.Await(ctx, timeout, func() bool {
 		found, ok := ready()
 		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
-			w.value = found
+			value = found
 		}
 		return ok
-	}, keys, nil, &w.waiter)
-	return w.value, err
+	}, keys...)
+	return value, err
 }
 
-// waiter is the operation behind Await and behind a Wait. Its end closes a channel without a
-// buffer; one with a buffer gets a token, so that it can be used again.
-type waiter struct {
+// await is the operation behind Await and behind a Wait. Its end closes a channel without a buffer; one with a buffer
+// gets a token, so that it can be used again.
+type await struct {
 	operation.DelayedOperation
 	ready func() bool // see docs/internals/decisions.md#a-condition-is-a-function
 	ended chan struct{}
@@ -78,15 +74,15 @@ type waiter struct {
 	gone bool // a try has found that its context had ended
 }
 
-func (w *waiter) TryComplete() bool {
+func (w *await) TryComplete() bool {
 	w.gone = w.gone || sched.Closed(w.done) // then nothing is for w any more
 	w.met = !w.gone && w.ready()
 	return w.met
 }
 
-func (w *waiter) OnExpiration() {}
+func (w *await) OnExpiration() {}
 
-func (w *waiter) OnComplete() {
+func (w *await) OnComplete() {
 	if cap(w.ended) == 0 {
 		close(w.ended)
 	} else {
@@ -94,18 +90,10 @@ func (w *waiter) OnComplete() {
 	}
 }
 
-func (w *waiter) WaitsIn() string {
-	if cap(w.ended) > 0 {
-		return "Await"
-	}
-	return "Wait"
-}
-
 // OnlyWakes implements [machine.Waker].
-func (w *waiter) OnlyWakes() bool { return true }
+func (w *await) OnlyWakes() bool { return true }
 
-func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], w *waiter) error {
-	p.made()
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
 	waits, err := p.waits(few[:], keys, at)
@@ -128,23 +116,19 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		first.Met()
 		return nil
 	case timeout > 0:
-		return p.block(ctx, done, timeout, ready, waits, w)
-	case !first.Pass(machine.Expired):
+		return p.block(ctx, done, timeout, ready, waits)
+	}
+	if _, ok := first.Pass(machine.Expired, waits[0].Key, nil); !ok {
 		return p.refusal(ErrClosed, "while trying")
 	}
-	first.Answered()
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
-// block goes on with a wait whose condition is not met.
-func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K], w *waiter) error {
+func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	if w == nil {
-		w = new(waiter)
-	}
-	w.ready, w.ended, w.done = ready, p.waitChannel(), done
+	w := &await{ready: ready, ended: p.waitChannel(), done: done}
 	returned := false
 	defer func() {
 		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
@@ -173,9 +157,9 @@ func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout 
 	return p.howEnded(&w.DelayedOperation, timeout)
 }
 
-// waitChannel returns a channel for one token: that of an earlier wait, if there is one. Each accepted wait
-// sends one token and receives it, so that its channel is free then. A purgatory with a manual clock may be used inside a synctest bubble
-// and outside: it uses no channel again.
+// waitChannel returns a channel for one token. Each accepted wait sends one and receives it, so that its channel is
+// free then. A purgatory with a manual clock may be used inside a synctest bubble and outside: it uses no channel
+// again.
 func (p *Purgatory[K]) waitChannel() chan struct{} {
 	if c, ok := p.channels.Get().(chan struct{}); ok {
 		return c
@@ -183,7 +167,6 @@ func (p *Purgatory[K]) waitChannel() chan struct{} {
 	return make(chan struct{}, 1)
 }
 
-// howEnded returns what a wait returns once its operation has ended.
 func (p *Purgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {
 	switch o.Outcome() {
 	case operation.Satisfied:

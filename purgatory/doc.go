@@ -31,45 +31,32 @@
 //
 // A condition, TryComplete or the function given to Await, is called by the
 // goroutines that check its key. So it must be safe for concurrent use and must
-// not block; it may lock a mutex that is held briefly. To hand items to those who wait, see package queue; for a crowd
-// that waits for one position, package watermark; for tests of your server,
-// package purgatorytest. docs/guide.md says which form to use when.
+// not block; it may lock a mutex that is held briefly. To hand items to those who wait, see package queue; for tests of
+// your server, package purgatorytest. docs/guide.md says which form to use when.
 //
 // # Guarantees
 //
 //   - Every accepted operation ends exactly once, with one [operation.Outcome] and
-//     one OnComplete; OnExpiration follows if it expired. A refused operation has
-//     no callback. An Await is an operation, too.
-//   - TryComplete of an operation never overlaps itself or the operation's
-//     callbacks.
+//     one OnComplete; OnExpiration follows if it expired. An Await is an operation, too.
+//   - TryComplete never overlaps itself or the operation's callbacks.
 //   - No wake-up is lost. If state changes before a check or a signal of a key,
 //     every operation that waits for the key, or is being registered at that
 //     moment, is tried with that change visible.
 //   - A timeout is never early. While an expiry worker is free it is late by at
 //     most one tick plus scheduling.
-//   - The purgatory holds no lock while your code runs, except that it computes
-//     hashes of keys and compares them.
-//   - A chain of ends through OnComplete has a bounded stack: 32 levels for each watcher shard of each purgatory that
-//     it goes through.
+//   - The purgatory holds no lock while your code runs, but to hash and compare keys.
+//   - A chain of ends through OnComplete has a bounded stack.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that has ended leaves the timer and its lists before its
 //     callbacks run. (See [WithPurgeInterval] for a contended list.)
-//
-// # One goroutine tries a key
-//
-// The operations of a key are tried by one goroutine at a time, in the order of
-// their positions, and of arrival. A check that comes meanwhile leaves a mark and
-// returns 0, and that goroutine goes over the key again. So nobody waits for
-// anybody's TryComplete, and a TryComplete that blocks holds up its key. Up to
-// 128 operations are tried before the first OnComplete runs.
+//   - Nobody waits for anybody's TryComplete: the operations of a key are tried by one goroutine at a time, see
+//     [Purgatory.CheckAndComplete]. A TryComplete that blocks holds up its key.
 //
 // # What may be called from where
 //
-// TryComplete, OnComplete, OnExpiration and the function given to Await may call
-// any method that does not block, of this or another purgatory, for the same or
-// another key. The Await functions, Shutdown and, on the system's clock,
-// AdvanceClock block. TryComplete must not block; callbacks may. In a
-// TryComplete use Signal for other keys.
+// Conditions and callbacks may call any method that does not block, of this or another purgatory, for the same or
+// another key. The Await functions, Shutdown and, on the system's clock, AdvanceClock block. TryComplete must not
+// block; callbacks may. In a TryComplete use Signal for other keys.
 //
 // If you hold a lock that an operation's method takes, call only what runs no
 // such method: Signal, SignalUpTo, Extend, Stats, Waiting.
@@ -87,10 +74,8 @@
 //
 // If another goroutine is trying the operation, or its key, at that moment, that
 // goroutine ends it and runs its callbacks. One whose stack is over 400 frames
-// deep hands callbacks to a worker.
-//
-// Callbacks of operations that one call ends run one after the other. One that
-// blocks holds up those behind it, and nothing else.
+// deep hands callbacks to a worker. A callback that blocks holds up those of other
+// operations that the same call has ended, and nothing else.
 //
 // docs/internals/design.md says how it works. The purgatory is Apache Kafka's idea;
 // for the timing wheels see package timer.

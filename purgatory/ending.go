@@ -9,8 +9,8 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// ending has operations of one shard on their way from held to answered. Every way in which an operation can end goes through these
-// steps. The caller holds the operation.
+// ending has operations of one shard, which the caller holds, on their way from held to answered. Every end goes
+// through these steps:
 //
 //  1. It leaves the lists of the shard in which it ends, under that shard's lock.
 //  2. It leaves the timer. A worker of the timer that has its entry already finds that the
@@ -27,12 +27,13 @@ type ending[K comparable] struct {
 	n           int                // operations that were put into it
 	begun       int                // how many of the callbacks of first have begun
 	answered    int
-	visit       watchers.Visit // in the shard's gate
-	later       bool           // workers are to run the callbacks
+	visit       watchers.Visit[K] // of the goroutine in the shard
+	ofWalk      bool              // the walk that the ending is part of ends the visit
+	later       bool              // workers are to run the callbacks
 }
 
-// settle is steps 3 to 5 for operations that have left the lists of the shard, and the timer. cause is that of the call that ends them, nil if it was
-// set with the wish.
+// settle is steps 3 to 5 for operations that have left the shard's lists, and the timer. cause is that of the call
+// that ends them, nil if it was set with the wish.
 func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 	if len(ops) == 0 {
 		return
@@ -68,17 +69,17 @@ func (p *Purgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
 	var e ending[K]
 	e.p, e.later = p, later
 	e.key, _, e.shard = watchers.FirstKey[K](m)
-	if e.shard.Leave(m) && !p.cfg.timeoutsExpected && !p.records.Off() {
+	var unchecked bool
+	if e.visit, unchecked = e.shard.Leave(m); unchecked && !p.cfg.timeoutsExpected && !p.records.Off() {
 		p.noteExpired(m, e.key)
 	}
-	if m.EndsAs() != machine.Expired { // a worker of the timer has taken out the entry of one that expires
+	if m.EndsAs() != machine.Expired { // else the entry has left the timer
 		p.entries.Cancel(entryOf(m))
 	}
 	e.settle(ops[:], cause)
 	e.run()
 }
 
-// expired ends m, which a worker of the timer holds because its timeout has passed.
 func (p *Purgatory[K]) expired(m *machine.Machine) {
 	if h := p.cfg.hook; h != nil && p.lastTry(h, m) {
 		m.Met()
@@ -86,25 +87,26 @@ func (p *Purgatory[K]) expired(m *machine.Machine) {
 	p.endOne(m, nil, false)
 }
 
-// lookEvery is how many goroutines, or levels of one, are inside a gate when the next one looks at its stack.
 const lookEvery = 32
 
-// run runs the callbacks of those in the chain, or hands them to workers. One that ends another operation nests, and each level is one
-// more inside the gate of a shard: so at every lookEvery-th level in a shard the goroutine looks at its stack, and if that is deep,
-// a worker goes on.
+// run runs the callbacks of those in the chain, or hands them to workers. A callback that ends another operation
+// nests, and each level is one more visit in a shard: so at every lookEvery-th one the goroutine looks at its stack,
+// and if that is deep, a worker goes on.
 func (e *ending[K]) run() {
 	if e.first == nil {
 		return
 	}
-	var inside int
-	if inside, e.visit = e.shard.Enter(e.key); inside%lookEvery == 0 && machine.Deep() {
+	if e.visit.Inside == 0 {
+		e.visit = e.shard.Enter(e.key, e.first)
+	}
+	if e.visit.Inside%lookEvery == 0 && machine.Deep() {
 		e.later = true
 	}
 	e.goOn()
 }
 
-// goOn runs the callbacks in the chain. After a runtime.Goexit in one, also if that came with a panic, its deferred function does
-// what is left.
+// goOn runs the callbacks in the chain. After a runtime.Goexit, also one that came with a panic, its deferred function
+// does what is left.
 func (e *ending[K]) goOn() {
 	over := false
 	defer func() {
@@ -115,8 +117,9 @@ func (e *ending[K]) goOn() {
 	for !e.answer() {
 	}
 	over = true
-	e.shard.Exit(e.answered, e.visit)
-	e.n, e.answered = 0, 0
+	if !e.ofWalk {
+		e.shard.Exit(e.visit, e.answered)
+	}
 }
 
 // answer runs the callbacks in the chain until one panics, and reports whether it is over.
@@ -154,24 +157,22 @@ func (e *ending[K]) answer() (over bool) {
 	return true
 }
 
-// callbackNames are the names of the callbacks, in the order in which they begin.
 var callbackNames = [...]string{1: "OnComplete", 2: "OnExpiration"}
 
-// isWait reports whether m is a wait of the library itself: its callbacks do not block, and need no worker.
+// isWait reports whether m is a wait of the library itself, whose callbacks need no worker.
 func isWait(m *machine.Machine) bool {
 	w, is := m.Operation().(machine.Waker)
 	return is && w.OnlyWakes()
 }
 
-// causes has the causes of cancellations that were set as a wish, for the operation's holder: the state word has room for
-// the wish only. The holder finds the cause that belongs to the wish: it is added under the lock under which the wish
-// is set, and the holder takes the lock after it has seen the wish.
+// causes has the causes of cancellations that were set as a wish: the state word has room for the wish only. The
+// holder finds the cause: it is added under the lock under which the wish is set, and the holder takes the lock after
+// it has seen the wish.
 type causes struct {
 	sched.Mutex // lock level 7: taken with that of a shard held, or with none
 	all         map[*machine.Machine]*error
 }
 
-// take returns the cause of m, nil if there is none, and drops it.
 func (c *causes) take(m *machine.Machine) *error {
 	c.Lock()
 	defer c.Unlock()
@@ -180,7 +181,7 @@ func (c *causes) take(m *machine.Machine) *error {
 	return cause
 }
 
-// claim makes the caller the holder of m, to end it with o. If m has another holder, claim sets o as a wish.
+// claim makes the caller the holder of m, to end it with o. Another holder gets o as a wish.
 func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error) (held bool) {
 	if o != machine.Cancelled {
 		held, _ = m.Claim(o, p.id)
@@ -199,37 +200,33 @@ func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error
 	return held
 }
 
-// endKey ends the operations that wait for key with o, and returns how many it has ended. Their callbacks run when it has claimed all.
+// endKey ends the operations that wait for key with o, and returns how many. Their callbacks run when it has claimed
+// all.
 func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0
 	}
 	e := ending[K]{p: p, shard: s, key: key, later: later}
-	p.walks(key, 1)
-	defer p.walks(key, -1)
-	var c watchers.Claims[K]
+	p.walks(1, key)
+	defer p.walks(-1, key)
 	var ops [32]*machine.Machine
-	for more := true; more; {
-		var n int
-		n, more = s.Claim(&c, key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
+	n := len(ops)
+	for most := 2 * p.watchers.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving
+		n = s.Claim(key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
 		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)
 	}
-	n := e.n
 	e.run()
-	return n
+	return e.n
 }
 
-// entryOf returns m's entry in the type that a timer takes.
-//
-// The conversions here are safe: a machine and a TaskEntry both begin with an entry, and package
-// timer uses no more of an operation's TaskEntry than that.
+// entryOf returns m's entry. The conversions here are safe: a machine and a TaskEntry both begin with an entry, and
+// package timer uses no more of an operation's TaskEntry.
 func entryOf(m *machine.Machine) *timer.TaskEntry {
 	return (*timer.TaskEntry)(unsafe.Pointer(m.Entry()))
 }
 
-// entriesOf returns the entries of machines. The result shares its memory with machines.
 func entriesOf(machines []*machine.Machine) []*timer.TaskEntry {
 	return unsafe.Slice((**timer.TaskEntry)(unsafe.Pointer(unsafe.SliceData(machines))), len(machines))
 }

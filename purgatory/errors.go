@@ -9,12 +9,10 @@ import (
 	"github.com/delayedop/purgatory/operation"
 )
 
-// Errors, for errors.Is. New, a method that refuses an operation, and one whose wait ends
-// without its condition return an error that wraps one of these and names the purgatory and
-// the offending value. The cause of a context or of a cancellation it returns unchanged.
+// Errors, for errors.Is: what is returned wraps one of these and names the purgatory and the offending value. The cause
+// of a context or of a cancellation is returned unchanged.
 var (
-	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped (and the timeout is not
-	// NoTimeout).
+	// ErrClosed: the purgatory is closed or is shutting down, or its timer has stopped.
 	ErrClosed = operation.ErrClosed
 	// ErrFull: as many operations are pending as WithMaxPending allows, or under the first key as
 	// WithMaxPendingPerKey allows, or in the timer as timer.WithMaxPending allows.
@@ -50,18 +48,9 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("purgatory %q: %s: %v", f.purgatory, strings.TrimPrefix(f.kind.Error(), "purgatory: "), f.about)
 }
 
-// errorf returns a failure that is about what the format says. Use %w for the error that is its
-// cause.
+// errorf returns a failure that is about what the format says, with %w for the error that is its cause.
 func (p *Purgatory[K]) errorf(kind error, format string, args ...any) error {
 	return &failure{p.name, kind, fmt.Errorf(format, args...)}
-}
-
-// nilText says what is nil about op.
-func nilText(op operation.Operation) string {
-	if op == nil {
-		return "the operation is nil"
-	}
-	return fmt.Sprintf("a %T that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
 }
 
 // refusal counts an operation that is not accepted, and returns its error.
@@ -77,17 +66,6 @@ func (p *Purgatory[K]) refusal(kind error, format string, args ...any) error {
 	return p.errorf(kind, format, args...)
 }
 
-// made panics unless New has made p, and says so: the runtime would only report a nil pointer.
-func (p *Purgatory[K]) made() {
-	switch {
-	case p == nil:
-		panic("purgatory: the purgatory is nil: make one with purgatory.New, and look at its error")
-	case p.watchers == nil:
-		panic("purgatory: the purgatory is a zero value: make one with purgatory.New")
-	}
-}
-
-// mustContext panics if ctx is nil, and says what to do.
 func mustContext(ctx context.Context, method string) {
 	if ctx == nil {
 		panic("purgatory: " + method + " was called with a nil context: use context.Background()")

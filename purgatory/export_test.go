@@ -20,7 +20,7 @@ var RaceDetector = slices.Contains(built.Flags(), "-race=true")
 const (
 	BatchSize    = batchSize
 	FewKeys      = fewKeys
-	GateInterval = gateInterval
+	LookInterval = lookInterval
 	LookEvery    = lookEvery
 	MaxInRow     = maxInRow
 	Sampling     = sampling
@@ -35,7 +35,7 @@ func (p *Purgatory[K]) Idle() bool { return p.idle() }
 
 // AtRest reports whether no callback of p runs and no worker runs or has work.
 func (p *Purgatory[K]) AtRest() bool {
-	return p.watchers.Inside() == 0 && p.crew.idle()
+	return p.watchers.Totals(nil).Inside == 0 && p.crew.idle()
 }
 
 // WorkersIdle reports whether no worker of p runs or has work.

@@ -1,8 +1,10 @@
 package purgatory
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/observe"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/watchers"
 )
@@ -10,37 +12,26 @@ import (
 // WithHook is for package purgatorytest: no code outside this module can make a Hook.
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
-// all is more operations than a shard has, for a Sample of all; eight times as many fit into an int of 32 bits.
-const all = 1 << 26
-
-// hooked sets what h asks of the purgatory.
 func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
 	h.Registered = func() bool {
-		for s := range p.watchers.Shards() {
-			for _, m := range s.Sample(nil, all, 0) {
-				if !m.AcceptedBy(p.id) && m.Outcome() == machine.Pending {
-					return false
-				}
+		for f := range p.watchers.Each(math.MaxInt) {
+			if !f.Machine.AcceptedBy(p.id) && f.Machine.Outcome() == machine.Pending {
+				return false
 			}
 		}
 		return true
 	}
 }
 
-// lastTry asks h about m, which the caller holds and whose timeout has passed. It reports whether
-// m ends as satisfied.
+// lastTry reports whether m, which the caller holds and whose timeout has passed, ends as satisfied.
 func (p *Purgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
-	e := testhook.Expiring{Machine: m, Name: func() string { return observe.Kind(m.Operation()) }}
+	e := testhook.Expiring{Machine: m, Name: func() string { return fmt.Sprintf("%T", m.Operation()) }}
 	key, _, _ := watchers.FirstKey[K](m)
 	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
-	for _, key := range watchers.Keys[K](m) {
-		e.Keys = append(e.Keys, key)
-	}
-	e.Positions = append(e.Positions, m.First().Position())
-	for extra, i := m.Extra(), 0; i < len(extra); i++ {
-		e.Positions = append(e.Positions, extra[i].Position())
+	for _, w := range watchers.Waits[K](m) {
+		e.Keys, e.Positions = append(e.Keys, w.Key), append(e.Positions, w.Position)
 	}
 	return h.Expire(&e)
 }

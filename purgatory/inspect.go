@@ -2,7 +2,7 @@ package purgatory
 
 import (
 	"cmp"
-	"reflect"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,29 +14,27 @@ import (
 
 // Inspection shows some of the operations and keys that a purgatory holds; [Stats] only counts them.
 type Inspection struct {
-	// Oldest are the operations that have been waiting longest, oldest first, of a
-	// sample. If few wait for each key, it is all of them. Otherwise it has the first operations
-	// of some keys, and each call samples other keys. Looked is the number of operations in the sample.
+	// Oldest are the operations that have been waiting longest, oldest first, of those that stand first under each
+	// key: 4,096 if there is one key, and fewer of each if there are more. Looked is how many these are.
 	Oldest []OperationReport
 	Looked int
 
-	// Blocked has the operation whose method has been running for longest: see
-	// [Stats].BlockedFor. Its Type may be that of another operation under its key. If several ended within
-	// 0.2 s under keys of the same watcher shard for which nobody waits any more, it may be another of them. Age is for how long. It is empty if there is none.
+	// Blocked has the operation whose method has been running for longest, if there is one, and Age for how long: see
+	// [Stats].BlockedFor. Its Type may be that of another operation under its key.
 	Blocked []OperationReport
 
-	// Unchecked and NeverTrue are some of the operations that have expired lately, each with another key: those that no check had come
-	// to, and those whose condition no check has found to be true.
+	// Unchecked and NeverTrue are some of the operations that have expired lately: those that no check had come to, and
+	// those whose condition no check has found to be true.
 	Unchecked, NeverTrue []ExpiryReport
 
-	// Busiest is the key for which most operations wait, and Waiting how many. Inspect counts them in O(keys).
+	// Busiest is the key for which most operations wait, and Waiting how many.
 	Busiest string
 	Waiting int
 }
 
 // OperationReport is an operation.
 type OperationReport struct {
-	Type string        // or "Await", "Wait"
+	Type string        // "*purgatory.await" of an Await or a Wait
 	Key  string        // one of the keys that it waits for
 	Keys int           // the number of keys that it waits for
 	Age  time.Duration // since it was registered
@@ -53,81 +51,66 @@ type ExpiryReport struct {
 // sampling is the size of the sample in which the oldest operations are searched.
 const sampling = 1 << 12
 
-// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it counts the operations of each
-// key. It calls no method of an operation, and holds no lock while it formats keys, which it cuts off after 200 bytes.
-func (p *Purgatory[K]) Inspect(n int) Inspection {
-	p.made()
-	var in Inspection
-	in.Oldest, in.Looked = p.inspectOldest(n)
+// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it
+// looks at every key. It calls no method of an operation, and formats keys, up to 200 bytes, with no lock held.
+func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
-		in.Blocked = []OperationReport{{Type: kindOf(b.Kind), Key: observe.Key(b.Key), Age: b.For}}
+		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
-		in.NeverTrue, in.Unchecked = p.expiries(false), p.expiries(true)
+		var checked, unchecked []watchers.Seen[K]
+		for s := range p.watchers.Shards() {
+			c, u := s.LastExpiries()
+			checked, unchecked = append(checked, c), append(unchecked, u)
+		}
+		in.NeverTrue, in.Unchecked = expired(checked), expired(unchecked)
 	}
-	var busiest watchers.Key[K]
-	for k := range p.watchers.AllKeys() {
-		if k.Waiting > busiest.Waiting {
-			busiest = k
+	var busiest watchers.Found[K]
+	var sample []watchers.Found[K]
+	byAge := func(a, b watchers.Found[K]) int { return cmp.Compare(a.Machine.Start(), b.Machine.Start()) }
+	for f := range p.watchers.Each(max(1, sampling/max(1, p.watchers.Totals(nil).Keys))) {
+		if in.Looked++; f.Waiting > busiest.Waiting {
+			busiest = f
+		}
+		if sample = append(sample, f); len(sample) == 2*sampling {
+			slices.SortFunc(sample, byAge)
+			sample = sample[:sampling]
 		}
 	}
-	if busiest.Waiting > 0 {
-		in.Busiest, in.Waiting = observe.Key(busiest.Key), busiest.Waiting
+	if in.Waiting = busiest.Waiting; in.Waiting > 0 {
+		in.Busiest = observe.Key(busiest.Key)
+	}
+	slices.SortFunc(sample, byAge)
+	now := p.timer.Now()
+	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
+	for _, f := range sample {
+		m := f.Machine
+		if len(in.Oldest) == n || seen[m] {
+			continue
+		}
+		seen[m] = true
+		// Read before the outcome: so that of an operation that waits is right. One that is about to end may have left
+		// the timer, and then seems to have no timeout.
+		keys, deadline := m.Keys(), p.timer.DeadlineOf(entryOf(m))
+		if m.Outcome() != machine.Pending {
+			continue
+		}
+		r := OperationReport{fmt.Sprintf("%T", m.Operation()), observe.Key(f.Key), keys, now - m.Start(), NoTimeout}
+		if deadline > 0 && deadline < timer.Never { // 0: the timer does not know it
+			r.Left = deadline - now
+		}
+		in.Oldest = append(in.Oldest, r)
 	}
 	return in
 }
 
-func (p *Purgatory[K]) inspectOldest(n int) ([]OperationReport, int) {
-	shards := slices.Collect(p.watchers.Shards())
-	perShard := max(sampling/max(len(shards), 1), 4)
-	from := uint(p.samples.Add(1)) * uint(perShard)
-	var sample []watchers.Sampled[K]
-	for _, s := range shards {
-		sample = s.Sample(sample, perShard, from)
-	}
-	slices.SortFunc(sample, func(a, b watchers.Sampled[K]) int { return cmp.Compare(a.Start(), b.Start()) })
-	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
-	var all []OperationReport
-	now := p.timer.Now()
-	for _, w := range sample {
-		if len(all) == n || seen[w.Machine] {
-			continue
+// expired reports up to eight of the last expiries of the shards, the latest first.
+func expired[K comparable](last []watchers.Seen[K]) (all []ExpiryReport) {
+	slices.SortFunc(last, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
+	for _, e := range last {
+		if e.Kind != nil && len(all) < 8 {
+			all = append(all, ExpiryReport{e.Kind.String(), observe.Key(e.Key), e.For, int64(e.Checks)})
 		}
-		seen[w.Machine] = true
-		// Read before the outcome: so that of an operation that waits is right. One that is about to end may have left
-		// the timer, and then seems to have no timeout.
-		keys, deadline := w.Keys(), p.timer.DeadlineOf(entryOf(w.Machine))
-		if w.Outcome() != machine.Pending {
-			continue
-		}
-		r := OperationReport{observe.Kind(w.Operation()), observe.Key(w.Key), keys, now - w.Start(), NoTimeout}
-		if deadline > 0 && deadline < timer.Never { // 0: the timer does not know it
-			r.Left = deadline - now
-		}
-		all = append(all, r)
-	}
-	return all, len(sample)
-}
-
-// expiries reports the last operation of each shard that has expired, unchecked or not, the latest first.
-func (p *Purgatory[K]) expiries(unchecked bool) (all []ExpiryReport) {
-	var found []watchers.Seen[K]
-	for s := range p.watchers.Shards() {
-		if e := s.LastExpiry(unchecked); e.Kind != nil {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b watchers.Seen[K]) int { return cmp.Compare(b.At, a.At) })
-	for _, e := range found[:min(len(found), 8)] {
-		all = append(all, ExpiryReport{kindOf(e.Kind), observe.Key(e.Key), e.For, int64(e.Checks)})
 	}
 	return all
-}
-
-// kindOf is [observe.Kind] for an operation's type.
-func kindOf(t reflect.Type) string {
-	if t == reflect.TypeFor[*waiter]() {
-		return "Await"
-	}
-	return t.String()
 }

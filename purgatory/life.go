@@ -22,10 +22,9 @@ const (
 	emptied         // Close, or Shutdown, has ended what waited, in every shard
 )
 
-// atLeast reports whether the purgatory has come as far as era.
 func (l *life) atLeast(era uint32) bool { return l.era.Load() >= era }
 
-// become brings the purgatory as far as era, and reports whether this call has done that.
+// become brings the purgatory as far as era, and reports whether this call has.
 func (l *life) become(era uint32) (first bool) {
 	for now := l.era.Load(); now < era; now = l.era.Load() {
 		if l.era.CompareAndSwap(now, era) {
@@ -35,7 +34,6 @@ func (l *life) become(era uint32) (first bool) {
 	return false
 }
 
-// reaping is the purgatory's reaper, which is started when the first operation has a timeout that passes.
 type reaping struct {
 	off sched.Bool // it was started, or is not to be
 
@@ -45,9 +43,11 @@ type reaping struct {
 	}
 }
 
-// startReaper starts the reaper, unless it was started or the purgatory has been closed.
 func (p *Purgatory[K]) startReaper() {
 	r := &p.reaping
+	if r.off.Load() {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
@@ -69,12 +69,10 @@ func (p *Purgatory[K]) Closed() bool { return p.life.atLeast(draining) }
 // Close refuses new operations, ends every pending one as closed, with the callbacks on this goroutine, and tells the
 // reaper and the workers to stop. It returns nil. A second call does nothing.
 //
-// Close waits for no other goroutine, and may be called from any callback. When it returns, the callbacks of the
-// operations that it has ended have run, unless its stack is over 400 frames deep. An operation that another goroutine
-// is trying at this moment is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for
-// callbacks that run elsewhere.
+// Close waits for no other goroutine, and may be called from any callback. An operation that another goroutine is
+// trying at this moment is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for callbacks that run
+// elsewhere.
 func (p *Purgatory[K]) Close() error {
-	p.made()
 	p.close(false)
 	return nil
 }
@@ -93,7 +91,7 @@ func (p *Purgatory[K]) close(later bool) {
 	}
 }
 
-// endAll ends every operation as closed. If a callback calls runtime.Goexit, the deferred function goes on.
+// endAll ends every operation as closed, also if a callback calls runtime.Goexit.
 func (p *Purgatory[K]) endAll(later bool) {
 	over := false
 	defer func() {
@@ -101,15 +99,14 @@ func (p *Purgatory[K]) endAll(later bool) {
 			p.endAll(later)
 		}
 	}()
-	for k := range p.watchers.AllKeys() {
+	for k := range p.watchers.Each(0) {
 		p.endKey(k.Key, k.Hash, machine.Closed, nil, later)
 	}
 	p.life.become(emptied)
 	over = true
 }
 
-// stop tells the reaper and the purgatory's own timer to end. Signal workers still do the
-// work that is queued.
+// stop tells the reaper and the purgatory's own timer to end. Signal workers finish what is queued.
 func (p *Purgatory[K]) stop() {
 	p.purge() // the reaper does not purge again
 	p.crew.pool.Dismiss()
@@ -121,9 +118,9 @@ func (p *Purgatory[K]) stop() {
 	}
 }
 
-// Shutdown closes the purgatory gracefully. It refuses new operations, also one whose condition is met, waits until
-// the pending ones have ended or ctx has, and then closes the purgatory. It returns nil when every callback has run
-// and every goroutine of the purgatory has ended.
+// Shutdown closes the purgatory gracefully. It refuses new operations, waits until the pending ones have ended or ctx
+// has, and then closes the purgatory. It returns nil when every callback has run and every goroutine of the purgatory
+// has ended.
 //
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their callbacks,
 // and returns ctx's cause when these have run: everybody has an answer then. Callbacks and tries that block hold it up
@@ -133,11 +130,9 @@ func (p *Purgatory[K]) stop() {
 // Call Shutdown again to wait for what is unanswered. Called from a callback, it waits for that callback as long as it
 // may.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
-	p.made()
 	mustContext(ctx, "Shutdown")
 	p.life.become(draining)
-	// A registration may have read the era before. It must not be accepted after the
-	// purgatory was found idle, because close would end it although it has time left.
+	// A registration that has read the era before must not be accepted after the purgatory was found idle.
 	p.watchers.Close()
 	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
 	p.close(true)
@@ -161,28 +156,24 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// drainTime is for how long Shutdown waits, after its context has ended, for callbacks that have not returned, and for the logger.
-const drainTime = time.Second
+const drainTime = time.Second // in which Shutdown still waits, after its context has ended and for the logger
 
-// unansweredText names an operation that Shutdown leaves unanswered: the one whose method has been running for longest.
 func (p *Purgatory[K]) unansweredText() string {
 	b := p.watchers.Blocked(p.timer.Now(), 0)
 	if b.For == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": a method of a %s under key %s has been running for %v", kindOf(b.Kind), observe.Key(b.Key), b.For)
+	return fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
 }
 
-// idle reports whether the callbacks of every accepted operation have run and returned, no worker
-// runs or has work.
+// idle reports whether every accepted operation is answered, and no goroutine of the purgatory runs or has work.
 func (p *Purgatory[K]) idle() bool {
-	return p.watchers.Unanswered() == 0 && p.watchers.Inside() == 0 && p.crew.idle() &&
+	return p.watchers.Unanswered() == 0 && p.watchers.Totals(nil).Inside == 0 && p.crew.idle() &&
 		(p.ownTimer == nil || p.ownTimer.Idle())
 }
 
-// poll returns true when quiet does, and false if done is closed first. It polls, as net/http's
-// Shutdown does: a notification would make every operation slower. In between it sweeps,
-// because the reaper may have ended. See docs/internals/decisions.md#shutdown-polls.
+// poll returns true when quiet does, and false if done is closed first. It polls, as net/http's Shutdown does, and
+// sweeps, because the reaper may have ended: see docs/internals/decisions.md#shutdown-polls.
 func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {

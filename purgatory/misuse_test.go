@@ -20,8 +20,6 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-type unmade = purgatory.Purgatory[string]
-
 // pointed embeds by pointer, and has none.
 type pointed struct{ *operation.DelayedOperation }
 
@@ -31,7 +29,7 @@ func (pointed) OnExpiration()     {}
 
 // TestMisuseSaysWhatToDo is a page of what newcomers write, and of what they read then.
 func TestMisuseSaysWhatToDo(t *testing.T) {
-	made := func(_ *unmade, err error) error { return err }
+	made := func(_ *stringPurgatory, err error) error { return err }
 	wait := func(_ *purgatory.Wait[string], err error) error { return err }
 	watch := func(_ bool, err error) error { return err }
 	value := func(_ int, err error) error { return err }
@@ -69,9 +67,9 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 		{func() error { return p.Await(ctx, hour, nil, "a") }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return value(purgatory.AwaitValue[int](ctx, p, hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
 		{func() error { return wait(p.StartWait(hour, nil, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the function to wait for is nil"},
-		{func() error { return watch(p.TryCompleteElseWatch(nil, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: the operation is nil"},
-		{func() error { return watch(p.TryCompleteElseWatch((*op)(nil), hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a *purgatory_test.op that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
-		{func() error { return watch(p.TryCompleteElseWatch(pointed{}, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: a purgatory_test.pointed that is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
+		{func() error { return watch(p.TryCompleteElseWatch(nil, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: <nil> is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
+		{func() error { return watch(p.TryCompleteElseWatch((*op)(nil), hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: *purgatory_test.op is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
+		{func() error { return watch(p.TryCompleteElseWatch(pointed{}, hour, "a")) }, purgatory.ErrNilOperation, refused + "nil operation: purgatory_test.pointed is nil, or embeds a nil pointer: embed operation.DelayedOperation by value"},
 
 		// Keys.
 		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour)) }, purgatory.ErrNoKeys, refused + "no keys: an operation needs a key, under which a check finds it"},
@@ -106,41 +104,6 @@ func said(misuse func() error) (err error) {
 	return misuse()
 }
 
-// TestAPurgatoryThatNewHasNotMadeSaysSo: a method that dereferences a nil pointer says nothing of the kind.
-func TestAPurgatoryThatNewHasNotMadeSaysSo(t *testing.T) {
-	never := func() bool { return false }
-	for name, call := range map[string]func(p *unmade){
-		"AdvanceClock": func(p *unmade) { p.AdvanceClock(1) },
-		"Await":        func(p *unmade) { _ = p.Await(t.Context(), hour, never, "a") },
-		"AwaitAt":      func(p *unmade) { _ = p.AwaitAt(t.Context(), hour, never) },
-		"Awaited":      func(p *unmade) { p.Waiting("a") },
-		"AwaitValue": func(p *unmade) {
-			_, _ = purgatory.AwaitValue(t.Context(), p, hour, func() (int, bool) { return 0, false }, "a")
-		},
-		"Cancel":                func(p *unmade) { p.Cancel(&op{}, nil) },
-		"CancelForKey":          func(p *unmade) { p.CancelForKey("a", nil) },
-		"CheckAndComplete":      func(p *unmade) { p.CheckAndComplete("a") },
-		"CheckAndComplete, two": func(p *unmade) { p.CheckAndComplete("a", "b") },
-		"CheckAndCompleteUpTo":  func(p *unmade) { p.CheckAndCompleteUpTo("a", 1) },
-		"Close":                 func(p *unmade) { _ = p.Close() },
-		"Extend":                func(p *unmade) { p.Extend(&op{}, hour) },
-		"ForceComplete":         func(p *unmade) { p.ForceComplete(&op{}) },
-		"Inspect":               func(p *unmade) { p.Inspect(1) },
-		"Keys":                  func(p *unmade) { p.Keys() },
-		"NumDelayed":            func(p *unmade) { p.NumDelayed() },
-		"Shutdown":              func(p *unmade) { _ = p.Shutdown(t.Context()) },
-		"Signal":                func(p *unmade) { p.Signal("a") },
-		"Signal, two":           func(p *unmade) { p.Signal("a", "b") },
-		"SignalUpTo":            func(p *unmade) { p.SignalUpTo("a", 1) },
-		"StartWait":             func(p *unmade) { _, _ = p.StartWait(hour, never, "a") },
-		"Stats":                 func(p *unmade) { p.Stats() },
-		"TryCompleteElseWatch":  func(p *unmade) { _, _ = p.TryCompleteElseWatch(&op{}, hour, "a") },
-	} {
-		assert.PanicsWithValue(t, "purgatory: the purgatory is nil: make one with purgatory.New, and look at its error", func() { call(nil) }, name)
-		assert.PanicsWithValue(t, "purgatory: the purgatory is a zero value: make one with purgatory.New", func() { call(new(unmade)) }, name)
-	}
-}
-
 // TestTheCompilerSaysWhatIsMissing compiles what newcomers write.
 func TestTheCompilerSaysWhatIsMissing(t *testing.T) {
 	const program = `package main
@@ -166,8 +129,8 @@ func main() {
 var _ operation.Outcome
 `
 	for _, c := range []struct{ embedded, submitted, says string }{
-		{"n int", "&fetch{}", "*fetch does not implement operation.Operation (missing method embedOperationDelayedOperation)"},
-		{"operation.DelayedOperation", "fetch{}", "fetch does not implement operation.Operation (method OnComplete has pointer receiver)"},
+		{"n int", "&fetch{}", "*fetch does not implement machine.Operation (missing method embedOperationDelayedOperation)"},
+		{"operation.DelayedOperation", "fetch{}", "fetch does not implement machine.Operation (method OnComplete has pointer receiver)"},
 		{"operation.DelayedOperation", "&fetch{}", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "main.go")
@@ -254,6 +217,5 @@ func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
 	assert.Equal(t, purgatory.AnyPosition, int64(math.MinInt64))
 	assert.Equal(t, purgatory.EveryPosition, int64(math.MaxInt64))
-	assert.Len(t, purgatory.Histogram{}.Counts, purgatory.HistogramBuckets)
 	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }

@@ -38,7 +38,6 @@ type config struct {
 	err error // the first rule that an option breaks
 }
 
-// rule notes the error of an option whose value is not allowed, unless ok.
 func rule[V any](c *config, ok bool, name string, value V, allowed string) {
 	if !ok && c.err == nil {
 		c.err = fmt.Errorf("%s is %v, must be %s", name, value, allowed)
@@ -53,9 +52,9 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithPurgeInterval bounds how many entries of ended operations may stand in the lists at any moment. An operation
-// that ends leaves its lists at once; only in one whose lock is contended may its entry stay, until that lock is next
-// taken or the next purge comes. Default 1000. With 0 the goroutine that ends the operation waits for the lock.
+// WithPurgeInterval bounds how many entries of ended operations may stand in the lists, default 1000. An operation
+// leaves its lists when it ends; only where a list's lock is contended may its entry stay, until that lock is next
+// taken or the next purge. With 0 the goroutine that ends the operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
@@ -64,9 +63,9 @@ func WithPurgeInterval(operations int) Option {
 // not depend on it: the reaper wakes up for them.
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
-// WithoutReaper starts no reaper. Then you call [Purgatory.AdvanceClock] in a loop, or
-// [timer.SystemTimer.Start] drives the timer of [WithTimer], or nothing expires but what is submitted without time
-// left. Only AdvanceClock purges then, and looks for what [EventStuck] and [EventLate] log.
+// WithoutReaper starts no reaper. Then [Purgatory.AdvanceClock] in a loop, or [timer.SystemTimer.Start] for the timer
+// of [WithTimer], makes operations expire. Only AdvanceClock purges then, and looks for what [EventStuck] and
+// [EventLate] log.
 func WithoutReaper() Option { return func(c *config) { c.reaper = false } }
 
 // WithTimer uses t, a [timer.SystemTimer] or a [timer.ManualTimer], in place of a timer of the purgatory's own.
@@ -82,17 +81,13 @@ func WithTimer(t timer.Timer) Option {
 }
 
 // WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check
-// signalled keys. They exist only while there is work, and one of the second kind for up to 10 ms longer. While
-// callbacks block all of them, no other operation expires, or no signal is served. With one, what signals cause runs
-// one at a time. Default: 16 per processor (GOMAXPROCS), since callbacks write to sockets. The timer of [WithTimer]
-// has workers of its own for expiries: see [timer.WithWorkers].
+// signalled keys. They exist only while there is work. While callbacks block all of them, no other operation expires,
+// or no signal is served. Default: 16 per processor (GOMAXPROCS), since callbacks write to sockets. The timer of
+// [WithTimer] has its own: see [timer.WithWorkers].
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending bounds the number of pending operations: registering one more returns [ErrFull] at once. With 0,
-// whoever would have to wait is refused. Default: no bound. An operation gives its place back when it ends; see
-// [WithPlaceKept].
-//
-// The bound is one word that all processors write: a tenth of an operation's life if two do nothing else.
+// whoever would have to wait is refused. Default: no bound. The bound is one word that all processors write,
 // [WithMaxPendingPerKey] shares none.
 func WithMaxPending(n int) Option {
 	return func(c *config) {
@@ -101,9 +96,8 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1, so that a busy key does not shut out the
-// others: beyond that, [ErrFull]. It is exact for an operation's first key, which alone is asked; each of its keys
-// counts it. Default: no bound.
+// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1: beyond that, [ErrFull]. An operation's
+// first key alone is asked; each of its keys counts it. Default: no bound.
 func WithMaxPendingPerKey(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 1, "maximum of pending operations per key", n, "at least 1")
@@ -115,9 +109,9 @@ func WithMaxPendingPerKey(n int) Option {
 // that are large, and written by OnComplete. Default: it gives the place back when it ends.
 func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
-// WithPanicHandler sets a function that gets the value and the stack of each panic of user code. A goroutine that
-// exists while there are panics calls it, one after the other; it may block. Without it, slog's default logger logs
-// panics, unless the logger of [WithLogger] does: see [EventPanic]. It also logs panics of that logger, and of h.
+// WithPanicHandler sets a function that gets the value and the stack of each panic of user code, one after the other
+// on a goroutine of its own; it may block. Without it, slog's default logger logs panics, unless the logger of
+// [WithLogger] does: see [EventPanic]. It also logs panics of that logger, and of h.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")
@@ -125,9 +119,9 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	}
 }
 
-// WithLogger sets a logger for the purgatory's events: see [EventPanic] and the constants beside it. A goroutine that
-// exists while there are records calls it, so a logger that blocks holds up nobody: 256 records wait, and further ones
-// are counted. Default: nothing is logged but panics.
+// WithLogger sets a logger for the purgatory's events: see [EventPanic] and the constants beside it. It is called on a
+// goroutine of its own, and may block: 256 records wait, and further ones are counted. Default: nothing is logged but
+// panics.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) {
 		rule(c, l != nil, "logger", l, "a *slog.Logger")
@@ -135,12 +129,12 @@ func WithLogger(l *slog.Logger) Option {
 	}
 }
 
-// WithDiagnostics counts how long operations wait, by outcome: see [Stats].Waited. It costs a few nanoseconds for each operation, one
-// reading of the clock for each group that ends together, and a kilobyte for each watcher shard. Default: off.
+// WithDiagnostics counts how long operations wait, by outcome: see [Stats].Waited. It costs a few nanoseconds for each
+// operation, and a kilobyte for each watcher shard. Default: off.
 func WithDiagnostics() Option { return func(c *config) { c.diagnostics = true } }
 
-// WithTimeoutsExpected says that it is normal that operations expire: sessions, long polls, idle subscribers. Nobody is warned of
-// them then. Default: off.
+// WithTimeoutsExpected says that it is normal that operations expire, as sessions and long polls do: nobody is warned
+// of them. Default: off.
 func WithTimeoutsExpected() Option { return func(c *config) { c.timeoutsExpected = true } }
 
 const (
@@ -148,7 +142,6 @@ const (
 	noBound             = -1 // on pending operations
 )
 
-// configure makes c the configuration that opts describe.
 func (c *config) configure(opts []Option) error {
 	*c = config{
 		watcherShards: watchers.DefaultShards(),

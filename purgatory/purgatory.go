@@ -13,16 +13,15 @@ import (
 // DelayedOperationPurgatory is the name that Kafka gave it.
 type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 
-// Purgatory holds operations that wait under keys of type K for their condition or their
-// timeout. It is safe for concurrent use. The package comment says which methods may be
-// called from where. Use [New] to make one.
+// Purgatory holds operations that wait under keys of type K for their condition or their timeout. It is safe for
+// concurrent use. See the package comment.
 type Purgatory[K comparable] struct {
 	name     string
 	id       uint32 // identity, stored in each operation that is submitted here
 	life     life
 	cfg      config
 	timer    timer.Timer
-	entries  *timer.Entries     // of timer: calls of these are direct, so that what they are given stays on the stack
+	entries  *timer.Entries     // of timer: direct calls, so that what they are given stays on the stack
 	ownTimer *timer.SystemTimer // timer, if the purgatory has made it, else nil
 	watchers *watchers.Watchers[K]
 	reaping  reaping
@@ -40,12 +39,12 @@ type Purgatory[K comparable] struct {
 // [ErrInvalidOption], because of an option or an empty name only: where these are constants, use [Must].
 //
 // All that wait for the same thing wait under one key. Where there is one such thing, as in a condition variable, K is
-// struct{}. The purgatory keeps up to four keys in each of its shards, to report what blocks or has expired, until others
-// take their place: where keys are pointers, what they refer to stays in memory as long.
+// struct{}. The purgatory keeps up to three keys in each of its shards, to report what blocks or has expired, until
+// others take their place: where keys are pointers, what they refer to stays in memory as long.
 //
 // Call Close or Shutdown when you no longer need it. The first operation with a timeout starts a goroutine, the
-// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory that has no reaper is memory
-// only, and needs no Close.
+// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory that has no reaper needs no
+// Close.
 //
 // A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
 // operation is registered or extended inside, unless its timer is a [timer.ManualTimer].
@@ -112,8 +111,7 @@ func Must[K comparable](p *Purgatory[K], err error) *Purgatory[K] {
 // Name returns the name that New was given.
 func (p *Purgatory[K]) Name() string { return p.name }
 
-// The instance New[string] makes the compiler export the small functions of internal
-// packages that the generic code calls. Without it no instance in another package inlines
-// them, which costs an operation 150 instructions. The linker drops it. See
+// The instance New[string] makes the compiler export the small functions of internal packages that the generic code
+// calls, which other packages' instances then inline. The linker drops it. See
 // docs/internals/decisions.md#new-is-instantiated-in-its-package.
 var _ = New[string]

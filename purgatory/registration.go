@@ -14,9 +14,7 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// submit is TryCompleteElseWatchAt, or TryCompleteElseWatch if at is empty.
 func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	p.made()
 	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // as in waits, whose result would be another copy
 		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
 		return p.enroll(op, timeout, one[:], false)
@@ -29,9 +27,9 @@ func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, key
 	return p.enroll(op, timeout, waits, false)
 }
 
-// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain. The goroutine is the operation's
-// holder until it is in the timer and in every list, and has been tried again. No other
-// goroutine can try or end it halfway: they set marks, which the holder sees at the end.
+// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain. The goroutine is
+// the operation's holder until it is in the timer and in every list, and has been tried again: others set marks, which
+// the holder sees at the end.
 //
 // No wake-up is lost:
 //
@@ -41,12 +39,11 @@ func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, key
 //  3. If not, the operation is linked later, and the second try comes later still:
 //     it sees the change.
 //
-// Closing is not lost either: the shard of the first key decides whether the operation is
-// accepted. If it is closed it refuses the operation, and Close finds every operation that it has
-// accepted before.
+// Closing is not lost either: the shard of the first key decides whether the operation is accepted, and Close finds
+// every operation that it has accepted.
 func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
 	if p.Closed() {
-		return false, p.refusal(ErrClosed, "%s", observe.Kind(op))
+		return false, p.refusal(ErrClosed, "%T", op)
 	}
 	var m *machine.Machine
 	over := false
@@ -55,10 +52,9 @@ func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, wai
 			completed, err = p.unwind(op, m, timeout, waits, recover())
 		}
 	}()
-	own := machine.Operation(op) // a conversion costs a look-up
-	m = machine.Of(own)
+	m = machine.Of(op)
 	switch {
-	case !m.Begin(own, len(waits), p.id):
+	case !m.Begin(op, len(waits), p.id):
 		over = true
 		return false, p.refusal(ErrUsed, "%T was submitted before", op)
 	case !tried && m.Try():
@@ -75,12 +71,13 @@ func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, wai
 	return end && p.endRegistered(m), nil
 }
 
-// unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called runtime.Goexit, if v is nil. Neither is
-// a yes. After a Goexit in the first try the operation is refused: there is nobody to tell. After a panic in the first try it is watched, and a walk
-// makes the second one. Without a machine, op is nil, or the method that returns it has dereferenced a nil pointer.
+// unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called
+// runtime.Goexit, if v is nil. Neither is a yes. After a Goexit in the first try op is refused: there is nobody to
+// tell. After a panic in the first try it is watched, and a walk makes the second one. Without a machine, op is nil,
+// or embeds a nil pointer.
 func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
 	if m == nil {
-		return false, p.refusal(ErrNilOperation, "%s", nilText(op))
+		return false, p.refusal(ErrNilOperation, "%T is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
 	}
 	w := &waits[0]
 	if v == sched.ErrBorder { // of the timer
@@ -102,42 +99,43 @@ func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeou
 	return p.release(m) && p.endRegistered(m), nil
 }
 
-// endRegistered ends m, and reports whether its callbacks have run: those of an operation that has expired never run on the goroutine that
-// registers it.
+// endRegistered ends m, and reports whether its callbacks have run: not those of one that has expired, which run on a
+// worker.
 func (p *Purgatory[K]) endRegistered(m *machine.Machine) (completed bool) {
 	completed = m.EndsAs() != machine.Expired
 	p.endOne(m, nil, !completed)
 	return completed
 }
 
-// refuse ends m, which the caller holds and which is in no list: it is not accepted.
 func (p *Purgatory[K]) refuse(m *machine.Machine) {
 	m.Refuse()
 	p.causes.take(m)
 }
 
-// pass ends an operation whose condition the first try has met. If the purgatory has
-// closed meanwhile, pass refuses it: Shutdown may have returned, after which no callback
-// runs.
+// pass ends an operation whose condition the first try has met, or refuses it: no callback runs once Shutdown has
+// returned.
 func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
 	first := p.watchers.Shard(w.Hash)
-	if h := p.cfg.hook; h != nil && h.Refuse() || !first.Pass(machine.Satisfied) {
+	var visit watchers.Visit[K]
+	ok := false
+	if h := p.cfg.hook; h == nil || !h.Refuse() {
+		visit, ok = first.Pass(machine.Satisfied, w.Key, m)
+	}
+	if !ok {
 		p.refuse(m)
-		return false, p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
+		return false, p.refusal(ErrClosed, "%T", m.Operation())
 	}
 	if m.Settle(nil) {
 		p.causes.take(m)
 	}
-	e := ending[K]{p: p, shard: first, key: w.Key, first: m}
+	e := ending[K]{p: p, shard: first, key: w.Key, first: m, visit: visit}
 	e.run()
 	return true, nil
 }
 
-// watch schedules the timeout of m and links it under all its keys. If it returns an error, the operation is in no list.
-//
-// The timer comes first, because it can refuse, and an operation that is in a list is
-// accepted. If the timeout passes before the registration is over, the timer sets a
-// wish.
+// watch schedules the timeout of m and links it under all its keys. If it returns an error, the operation is in no
+// list. The timer comes first: it can refuse, and an operation that is in a list is accepted. If the timeout passes
+// meanwhile, the timer sets a wish.
 func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
 	now := p.now()
 	if !p.takePlace() {
@@ -167,7 +165,7 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {
 			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(waits[0].Key))
 		}
-		return p.refusal(ErrClosed, "%s", observe.Kind(m.Operation()))
+		return p.refusal(ErrClosed, "%T", m.Operation())
 	}
 	if len(waits) > 1 {
 		extra := m.MakeExtra()
@@ -179,27 +177,23 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 	return nil
 }
 
-// now returns the time on the timer's clock. It panics inside a synctest bubble if the timer was made outside, and the
-// other way round.
+// now returns the time on the timer's clock. It panics beyond the border of a synctest bubble.
 func (p *Purgatory[K]) now() time.Duration { return p.entries.Here() }
 
-// takePlace counts one more pending operation, unless as many are pending as WithMaxPending allows.
 func (p *Purgatory[K]) takePlace() bool {
 	return p.cfg.maxPending == noBound || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
 
-// freePlace takes back what takePlace has counted.
 func (p *Purgatory[K]) freePlace() {
 	if p.cfg.maxPending != noBound {
 		p.places.Add(-1)
 	}
 }
 
-// fewKeys is the number of keys that fit on the stack of the registering goroutine.
-const fewKeys = 4
+const fewKeys = 4 // fit on the stack of the registering goroutine
 
-// waits copies keys and at, with their hashes, into few if they fit: TryComplete may write to
-// the slice that the caller has passed. It panics for a key that cannot be hashed, before anything has changed.
+// waits copies keys and at, with their hashes, into few if they fit: TryComplete may write to the caller's slice. It
+// panics for a key that cannot be hashed, before anything has changed.
 func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[K]) ([]watchers.Wait[K], error) {
 	n := len(keys) + len(at)
 	if len(keys) == 1 && n == 1 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN

@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// crew is the purgatory's signal workers, and what they take: operations whose callbacks were
-// handed to them, and keys that were signalled. It is safe for concurrent use.
+// crew is the purgatory's signal workers, and what they take: keys that were signalled, and operations whose callbacks
+// were handed to them. It is safe for concurrent use.
 type crew[K comparable] struct {
 	p    *Purgatory[K]
 	pool workers.Pool
@@ -20,14 +20,13 @@ type crew[K comparable] struct {
 	}
 }
 
-// handed is an operation that has ended, and whose callbacks were handed to a worker.
+// handed is an operation that has ended, and whose callbacks a worker is to run.
 type handed[K comparable] struct {
 	m     *machine.Machine
 	shard *watchers.Shard[K]
 	key   K
 }
 
-// hand hands the callbacks of an operation to a worker.
 func (c *crew[K]) hand(h handed[K]) {
 	c.handed.Lock()
 	c.handed.ops = append(c.handed.ops, h)
@@ -35,7 +34,7 @@ func (c *crew[K]) hand(h handed[K]) {
 	c.pool.Kick()
 }
 
-// takeHanded takes one operation: so a callback that blocks holds up no other while a worker is free.
+// takeHanded takes one operation: so a callback that blocks holds up no other.
 func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	c.handed.Lock()
 	defer c.handed.Unlock()
@@ -49,7 +48,6 @@ func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
 	return h, true
 }
 
-// Queued reports whether there is work.
 func (c *crew[K]) Queued() bool {
 	if c.p.watchers.Signalled() {
 		return true
@@ -59,11 +57,10 @@ func (c *crew[K]) Queued() bool {
 	return len(c.handed.ops) > 0
 }
 
-// idle reports whether no worker runs and there is no work.
 func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
 
-// Work does one piece of work, and reports whether there was any. Each of the two kinds
-// comes first every second time, so that neither, arriving without end, holds up the other.
+// Work does one piece of work, and reports whether there was any. Each of the two kinds comes first every second time,
+// so that neither holds up the other.
 func (c *crew[K]) Work() bool {
 	if c.next.Add(1)%2 == 0 {
 		return c.workHanded() || c.workSignal()
@@ -71,7 +68,6 @@ func (c *crew[K]) Work() bool {
 	return c.workSignal() || c.workHanded()
 }
 
-// workHanded runs the callbacks of one operation.
 func (c *crew[K]) workHanded() (found bool) {
 	h, found := c.takeHanded()
 	if found {
@@ -82,7 +78,6 @@ func (c *crew[K]) workHanded() (found bool) {
 	return found
 }
 
-// workSignal checks a key that was signalled, or that a walk has left to a worker.
 func (c *crew[K]) workSignal() (found bool) {
 	var w walk[K]
 	key, n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
@@ -91,49 +86,40 @@ func (c *crew[K]) workSignal() (found bool) {
 	}
 	c.pool.KickIfQueued() // the callbacks may block this worker
 	if w.n = n; n > 0 {
-		w.batch.p, w.batch.shard, w.batch.key = c.p, w.Shard(), key
-		w.run()
+		w.begun(c.p, key)
 	}
 	return true
 }
 
-// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It
-// marks each of keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its
-// check begins make one check; one that comes during the check makes it begin anew. None is lost.
+// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It marks each of
+// keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its check begins
+// make one check; one that comes during the check makes it begin anew. None is lost.
 //
-// Signal does not block, and calls no code of yours but a key's hash and equality. It may be called from any callback,
-// and under any lock. With one key it does not allocate.
+// Signal does not block, and calls no code of yours but a key's hash and equality, so it may be called under any lock.
+// With one key it does not allocate.
 func (p *Purgatory[K]) Signal(keys ...K) {
-	p.made()
 	if len(keys) == 1 {
 		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 		return
 	}
-	for _, k := range p.hashed(keys) {
-		p.signal(k.key, k.hash, EveryPosition)
+	var few [fewKeys]watchers.Wait[K]
+	for _, k := range p.hashed(few[:0], keys) {
+		p.signal(k.Key, k.Hash, EveryPosition)
 	}
 }
 
-type hashed[K comparable] struct {
-	key  K
-	hash uint64
-}
-
-// hashed copies keys, with their hashes: a callback may write to the slice that the caller has passed. It panics for a key that
-// cannot be hashed, before a check or a signal of any.
-func (p *Purgatory[K]) hashed(keys []K) []hashed[K] {
-	all := make([]hashed[K], len(keys))
-	for i, key := range keys {
-		all[i] = hashed[K]{key, p.watchers.Hash(key)}
+// hashed appends keys, with their hashes, to all: a callback may write to the slice that the caller has passed. It panics
+// for a key that cannot be hashed, before a check or a signal of any.
+func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[K] {
+	for _, key := range keys {
+		all = append(all, watchers.Wait[K]{Key: key, Hash: p.watchers.Hash(key)})
 	}
 	return all
 }
 
-// SignalUpTo is [Purgatory.Signal] for a key whose state has reached position: see
-// [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for key. Several signals of
-// a key make one check up to the highest of their positions.
+// SignalUpTo is [Purgatory.Signal] for [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for
+// key. Several signals of a key make one check up to the highest of their positions.
 func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	p.made()
 	return p.signal(key, p.watchers.Hash(key), position)
 }
 

@@ -6,21 +6,16 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/stats"
 	"github.com/delayedop/purgatory/operation"
-	"github.com/delayedop/purgatory/watchers"
 )
 
-// Histogram counts durations in HistogramBuckets buckets with fixed bounds, each twice the one
-// before: Counts[i] is the number of durations over Bound(i-1) and up to Bound(i), and Sum is the
-// sum of all in seconds. Count, Quantile and Since evaluate it.
+// Histogram counts durations in 24 buckets with fixed bounds, each twice the one before: Counts[i] is the number of
+// durations over Bound(i-1) and up to Bound(i), and Sum is the sum of all in seconds. Count, Quantile and Since
+// evaluate it.
 type Histogram = stats.Histogram
 
-// HistogramBuckets is the number of buckets of a Histogram.
-const HistogramBuckets = 24
-
-// Stats is a snapshot of a purgatory's counters and gauges. Counters begin at 0 in New
-// and never decrease. While no operation comes or goes, Accepted is the sum of Pending
-// and the five outcomes. Otherwise the fields may differ by the operations that come and
-// go while Stats reads them.
+// Stats is a snapshot of a purgatory's counters and gauges. Counters never decrease. While no operation comes or goes,
+// Accepted is the sum of Pending and the five outcomes; otherwise the fields may differ by what comes and goes while
+// Stats reads them.
 type Stats struct {
 	Pending  int64 // operations that have been accepted and have not ended
 	Watched  int64 // entries in watcher lists: an operation has one for each key
@@ -40,34 +35,28 @@ type Stats struct {
 	Purged       int64 // entries that purges have removed
 	Panics       int64 // panics in operations' methods and in other functions of the user's
 
-	// Unchecked is the number of operations that have expired and to which no check had come, nor was about to:
-	// perhaps a CheckAndComplete is missing.
-	Unchecked int64
-	// GaveUp is the number of waits that their contexts have ended, and of operations that Cancel has ended with an error of
-	// package context. PassedOver is the number of waits that were not tried because of that.
-	GaveUp, PassedOver int64
+	Unchecked  int64 // have expired, and no check had come to them, nor was about to: perhaps a CheckAndComplete is missing
+	GaveUp     int64 // waits that their contexts have ended, and operations that Cancel has ended with an error of package context
+	PassedOver int64 // waits that were not tried because their contexts had ended
 
 	MaxPending       int64 // the bound of WithMaxPending; 0: none, or nobody may wait
 	TimeoutsExpected bool  // WithTimeoutsExpected: that operations expire is no sign of trouble
 
-	// Running is how many keys are being tried, and how many goroutines run callbacks, once for each level of nested
-	// calls.
-	Running int64
-	// BlockedFor is for how long, at least, a callback has been running, or a TryComplete while none under keys of the same watcher
-	// shard has returned: something blocks it. The callbacks of what one call ends count as one. It is measured between sweeps of
-	// the reaper and calls of Stats, and so about 0.4 s too low; where no reaper runs, as where nothing ever had a timeout,
-	// it begins with the first calls of Stats. A stall of the reaper does not count. [Inspection] names the operation.
+	Running int64 // goroutines that check keys or run callbacks, once for each level of nested calls
+	// BlockedFor is for how long, at least, a callback or a check's TryComplete has been running: something blocks it. The
+	// callbacks of what one call ends count as one, and so do eight tries. It counts from when a sweep of the reaper, five
+	// a second, or a call of Stats has found it running. A stall of the reaper does not count. [Inspection] names it.
 	BlockedFor time.Duration
 
-	// Due is a lower bound on how many entries of the timer have expired and wait for a worker, and OldestDue is for
-	// how long the first has. Other purgatories that share the timer count, too.
+	// Due is how many entries of the timer, at least, have expired and wait for a worker, and OldestDue for how long the
+	// first has. Other purgatories that share the timer count, too.
 	Due       int64
 	OldestDue time.Duration
 
 	ReaperStalls int64 // how often the reaper ran much later than planned
 
-	// Waited is how long operations had been waiting when they ended, indexed by
-	// [operation.Outcome]; nil without [WithDiagnostics]. Operations that did not have to wait count as 0.
+	// Waited is how long operations had been waiting when they ended, 0 if they did not have to, by [operation.Outcome];
+	// nil without [WithDiagnostics].
 	Waited *[operation.NumOutcomes]Histogram
 }
 
@@ -76,26 +65,13 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 	return [operation.NumOutcomes]int64{0, s.Satisfied, s.Forced, s.Expired, s.Cancelled, s.Closed}[o]
 }
 
-// totals returns the sum of the shards' counts. It adds how long operations waited to waited, if that is not
-// nil.
-func (p *Purgatory[K]) totals(waited *stats.Waited) watchers.Totals {
-	p.made()
-	t := watchers.Totals{Waited: waited}
-	for s := range p.watchers.Shards() {
-		s.Totals(&t)
-	}
-	return t
-}
-
-// Stats returns the purgatory's counters and gauges, in O(shards). It may be called from
-// any callback and under any lock.
+// Stats returns the purgatory's counters and gauges, in O(shards). It may be called under any lock.
 func (p *Purgatory[K]) Stats() Stats {
-	p.made()
 	var waited *stats.Waited
 	if p.cfg.diagnostics {
 		waited = new(stats.Waited)
 	}
-	t := p.totals(waited)
+	t := p.watchers.Totals(waited)
 	s := Stats{
 		Pending:        t.Pending(),
 		Accepted:       t.Accepted + t.Met,
@@ -119,7 +95,7 @@ func (p *Purgatory[K]) Stats() Stats {
 		GaveUp:         p.gaveUp.Load(),
 		PassedOver:     p.passedOver.Load(),
 		MaxPending:     int64(max(0, p.cfg.maxPending)),
-		Running:        int64(p.watchers.Inside()),
+		Running:        int64(t.Inside),
 		BlockedFor:     p.watchers.Blocked(p.timer.Now(), 0).For,
 		ReaperStalls:   p.stalls.Load(),
 		Waited:         waited,
@@ -133,10 +109,9 @@ func (p *Purgatory[K]) Stats() Stats {
 
 // NumDelayed returns the number of pending operations, in O(shards).
 func (p *Purgatory[K]) NumDelayed() int {
-	t := p.totals(nil)
+	t := p.watchers.Totals(nil)
 	return int(t.Pending())
 }
 
-// Watched returns the number of entries in watcher lists, in O(shards). An
-// operation has one for each of its keys.
-func (p *Purgatory[K]) Watched() int { return p.totals(nil).Watched }
+// Watched returns the number of entries in watcher lists, in O(shards): an operation has one for each key.
+func (p *Purgatory[K]) Watched() int { return p.watchers.Totals(nil).Watched }

@@ -91,16 +91,21 @@ func TestWhatIsDueIsLoggedAfterASecond(t *testing.T) {
 			submit(t, p, &op{complete: func() { <-leave }}, time.Second, "a")
 		}
 		require.True(t, p.AdvanceClock(hour))
-		for i, pause := range []time.Duration{0, time.Second, time.Second - 1, 1, time.Second} {
-			time.Sleep(pause)
+		const look = purgatory.LookInterval
+		for _, c := range []struct {
+			pause   time.Duration
+			records int
+		}{{0, 0}, {time.Second, 0}, {look - 1, 0}, {1, 1}, {time.Second - 1, 1}, {look, 2}, {time.Second, 3}} {
+			time.Sleep(c.pause)
 			p.Sweep(false)
 			synctest.Wait()
-			require.Len(t, log.find(purgatory.EventLate), max(i-2, 0), "after another %v", pause)
+			require.Len(t, log.find(purgatory.EventLate), c.records, "after another %v", c.pause)
 		}
 		s := p.Stats()
-		assert.Equal(t, []int64{1, 2, int64(3 * time.Second)}, []int64{s.Running, s.Due, int64(s.OldestDue)})
+		assert.Equal(t, []any{int64(1), int64(2), 3*time.Second + 2*look - 1}, []any{s.Running, s.Due, s.OldestDue})
 		for i, rec := range log.find(purgatory.EventLate) {
-			assert.Equal(t, []any{2, time.Duration(i+2) * time.Second}, []any{int(rec["due"].(int64)), rec["elapsed"]})
+			elapsed := []time.Duration{time.Second + look, 2*time.Second + 2*look - 1, 3*time.Second + 2*look - 1}[i]
+			assert.Equal(t, []any{2, elapsed}, []any{int(rec["due"].(int64)), rec["elapsed"]})
 		}
 		close(leave)
 		require.NoError(t, p.Shutdown(t.Context()))
@@ -119,7 +124,7 @@ func TestAStallIsNoCallbackThatBlocks(t *testing.T) {
 	o.complete = g.pass
 	wait := inBackground(func() { p.ForceComplete(o) })
 	<-g.entered
-	p.AdvanceClock(purgatory.GateInterval)
+	p.AdvanceClock(purgatory.LookInterval)
 	p.AdvanceClock(10 * time.Second)
 	assert.Equal(t, 10*time.Second, p.Stats().BlockedFor)
 	clock.AdvanceClock(time.Hour)

@@ -13,59 +13,55 @@ import (
 // with [WithoutReaper].
 //
 // On the system's clock it blocks until the tick of something in the timer has come, at most for d, and reports
-// whether one has (see [timer.SystemTimer.AdvanceClock]); workers run the callbacks. Do not call it from a callback
-// there.
+// whether one has; workers run the callbacks. Do not call it from a callback there.
 //
 // On a manual clock it moves the time by d, and the callbacks of what expires have run on this goroutine when it
 // returns; it reports whether anything has. If another AdvanceClock is moving the clock, as when a callback calls it,
 // it adds d to that move and returns false at once.
 func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
-	p.made()
 	expired := p.timer.AdvanceClock(d)
 	p.sweep(false)
 	return expired
 }
 
 // sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired
-// operations that wait. stalled says that the reaper has stalled.
+// operations that wait. stalled says that the reaper has stalled: so long, nothing has run.
 func (p *Purgatory[K]) sweep(stalled bool) {
 	p.purge()
 	now := p.timer.Now()
-	if since := now - time.Duration(p.gatesSeen.Load()); stalled || since >= gateInterval {
-		p.gatesSeen.Store(int64(now))
-		if !stalled {
-			since = 0
-		}
-		b := p.watchers.Blocked(now, since)
-		if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
-			p.stuckFor.Store(0)
-		} else if b.For < last || b.For >= 2*last {
-			p.stuckFor.Store(int64(b.For))
-			p.records.Log(slog.LevelWarn, EventStuck, func() []any {
-				return []any{"operation", kindOf(b.Kind), "key", observe.Key(b.Key), "elapsed", b.For}
-			})
-		}
+	since := now - time.Duration(p.looked.Load())
+	if !stalled && since < lookInterval {
+		return
 	}
-	if last := p.lateSeen.Load(); !p.records.Off() && now-time.Duration(last) >= lateAfter && p.lateSeen.CompareAndSwap(last, int64(now)) {
-		if due, oldest := p.entries.Due(); oldest > lateAfter {
-			p.records.Log(slog.LevelWarn, EventLate, func() []any { return []any{"due", due, "elapsed", oldest} })
-		}
+	p.looked.Store(int64(now))
+	if !stalled {
+		since = 0
+	}
+	b := p.watchers.Blocked(now, since)
+	if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
+		p.stuckFor.Store(0)
+	} else if b.For < last || b.For >= 2*last {
+		p.stuckFor.Store(int64(b.For))
+		p.records.Log(slog.LevelWarn, EventStuck, func() []any {
+			return []any{"operation", b.Kind.String(), "key", observe.Key(b.Key), "elapsed", b.For}
+		})
+	}
+	if due, oldest := p.entries.Due(); oldest > lateAfter && now-time.Duration(p.late.Load()) >= lateAfter {
+		p.late.Store(int64(now))
+		p.records.Log(slog.LevelWarn, EventLate, func() []any { return []any{"due", due, "elapsed", oldest} })
 	}
 }
 
 const (
-	// gateInterval is how long after one look at the gates the next one comes at the earliest: a busy reaper sweeps many times a second.
-	gateInterval = 200 * time.Millisecond
-	stuckAfter   = 2 * time.Second // see EventStuck
-	lateAfter    = time.Second     // see EventLate
+	lookInterval = 200 * time.Millisecond // at least, between two looks: a busy reaper sweeps many times a second
+	stuckAfter   = 2 * time.Second        // see EventStuck
+	lateAfter    = time.Second            // see EventLate
 )
 
-// purge takes out the stale watches.
 func (p *Purgatory[K]) purge() { p.purged.Add(int64(p.watchers.Purge())) }
 
-// reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and compares the
-// time since the last sweep with the reap interval: more than twice the interval, and at
-// least 100 ms more than it, is a stall.
+// reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and takes it for a stall if more
+// than twice the reap interval has passed since the last time, and 100 ms more than it.
 func (p *Purgatory[K]) reap() func() {
 	interval := p.cfg.reapInterval
 	limit := timer.Deadline(interval, max(interval, 100*time.Millisecond))

@@ -9,12 +9,13 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watchers"
 )
 
-// KeyPosition is a key with the position that an operation waits for, as an offset in a log or a commit index.
-// CheckAndCompleteUpTo(key, p) tries the operation if Position is at most p. A position is an end: if a log's high
-// watermark is the end of what is replicated, the record at offset waits for position offset+1. One that is too low
-// causes tries in vain; one that is too high completes the operation late.
+// KeyPosition is a key with the position that an operation waits for, as an offset in a log or a commit index:
+// CheckAndCompleteUpTo(key, p) tries it if Position is at most p. A position is an end: if a log's high watermark is
+// the end of what is replicated, the record at offset waits for offset+1. One that is too high completes the operation
+// late.
 type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
@@ -29,18 +30,17 @@ const EveryPosition int64 = math.MaxInt64
 // NoTimeout is a timeout that does not pass.
 const NoTimeout = time.Duration(1<<63 - 1)
 
-// TryCompleteElseWatch tries op. If op's condition is not met, op waits under each of keys until a check finds that it
-// is, a method of the purgatory ends op, or timeout has passed. TryCompleteElseWatch does not block.
+// TryCompleteElseWatch tries op. If its condition is not met, op waits under each of keys until a check finds that it
+// is, a method of the purgatory ends op, or timeout has passed. It does not block.
 //
-// If err is nil, op was accepted and ends exactly once. completed reports whether this call has ended op; its
-// OnComplete has then run on this goroutine, unless the stack is over 400 frames deep. If err is not nil, op was
-// refused and has no callback, but TryComplete may have run, and may have returned true. An operation is used once,
-// also one that was refused.
+// If err is nil, op was accepted and ends exactly once. completed reports whether this call has ended op; OnComplete
+// has then run on this goroutine, unless the stack is over 400 frames deep. If err is not nil, op was refused and has
+// no callback, but TryComplete may have run, and may have returned true. An operation is used once, also one that was
+// refused.
 //
-// While no other goroutine checks a key, TryComplete runs at most twice here, however many keys there are: before op
-// is watched, and afterwards, for a change in between. A check that comes while it runs causes another try, up to
-// eight in a row; then a worker makes the next one. The purgatory copies keys before TryComplete runs; one that is
-// named twice counts as two.
+// TryComplete runs before op is watched, and once more afterwards, for a change in between. A check that comes
+// meanwhile causes another try, up to eight in a row; then a worker makes the next one. keys are copied before
+// TryComplete runs; one that is named twice counts as two.
 //
 // With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the next AdvanceClock).
 // [NoTimeout] never passes.
@@ -56,9 +56,9 @@ func (p *Purgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time
 	return p.submit(op, timeout, keys, nil)
 }
 
-// TryCompleteElseWatchAt is [Purgatory.TryCompleteElseWatch] for an operation that waits for
-// positions: [Purgatory.CheckAndCompleteUpTo] tries it only when the key has reached its position. Use
-// [AnyPosition] for a key that has none, as the name of a connection for CancelForKey.
+// TryCompleteElseWatchAt is [Purgatory.TryCompleteElseWatch] for positions: [Purgatory.CheckAndCompleteUpTo] tries op
+// only when a key has reached its position. Use [AnyPosition] for a key that has none, as the name of a connection for
+// CancelForKey.
 func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout time.Duration, at ...KeyPosition[K]) (completed bool, err error) {
 	return p.submit(op, timeout, nil, at)
 }
@@ -66,73 +66,56 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 // CheckAndComplete tries every operation that waits for one of keys, and ends those whose condition is met. Call it
 // after the state that they wait for has changed. It does not block, and returns how many it has ended itself.
 //
-// It goes from key to key, and tries the operations of a key in the order in which they were registered; those that
-// wait for a position come after the others, in order of position. One that waits for several of the keys may be tried
-// for each. Callbacks run on this goroutine, after up to 128 operations of a key have been tried, with no lock of the
-// purgatory held. If you hold a lock that an operation's method takes, use [Purgatory.Signal].
+// It tries the operations of a key in the order in which they were registered; those that wait for a position come
+// after the others, in order of position. Callbacks run on this goroutine, after up to 128 operations of a key have
+// been tried, with no lock of the purgatory held. If you hold a lock that an operation's method takes, use
+// [Purgatory.Signal].
 //
-// One goroutine at a time tries the operations of a key. If another one does, CheckAndComplete leaves a mark, counts
-// none of them, and may return before they are tried again: that goroutine goes over the key once more, or a worker
-// does. So it is for a key that is checked inside a TryComplete of its own.
+// One goroutine at a time tries the operations of a key. Beside another one, CheckAndComplete leaves a mark, counts
+// none of them, and may return before they are tried: that goroutine goes over the key once more, or a worker does. So
+// it is for a key that is checked inside a TryComplete of its own.
 func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
-	p.made()
 	if len(keys) == 1 {
-		return p.called(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
 	}
-	all := p.hashed(keys)
-	p.underWay(all, 1)
+	var few [fewKeys]watchers.Wait[K]
+	all := p.hashed(few[:0], keys)
+	for _, k := range all {
+		p.walks(1, k.Key) // also those whose turn has not come
+	}
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
 		for i++; i < len(all); i++ {
-			p.signal(all[i].key, all[i].hash, EveryPosition)
+			p.signal(all[i].Key, all[i].Hash, EveryPosition)
 		}
-		p.underWay(all, -1)
+		for _, k := range all {
+			p.walks(-1, k.Key)
+		}
 	}()
 	for ; i < len(all); i++ {
-		completed += p.called(all[i].key, all[i].hash, EveryPosition)
+		completed += p.check(all[i].Key, all[i].Hash, EveryPosition)
 	}
 	return completed
 }
 
-// underWay tells the hook with 1 that all of them are being checked, also those whose turn has not come, and with -1
-// that they have been.
-func (p *Purgatory[K]) underWay(all []hashed[K], n int) {
-	if h := p.cfg.hook; h != nil {
-		for _, k := range all {
-			h.Walk(k.key, n)
-		}
-	}
-}
-
-// called is a check of a key that the user asks for.
-func (p *Purgatory[K]) called(key K, hash uint64, upTo int64) int {
-	if h := p.cfg.hook; h != nil {
-		h.Called(key, upTo, false)
-	}
-	return p.check(key, hash, upTo)
-}
-
-// CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position. It
-// tries all operations that wait for no position of the key, and then those that wait for this position or a lower
-// one, in order. Its cost does not depend on how many wait for higher ones.
+// CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position: it does not try
+// those that wait for a higher one, and its cost does not depend on how many these are.
 func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	p.made()
-	return p.called(key, p.watchers.Hash(key), position)
+	return p.check(key, p.watchers.Hash(key), position)
 }
 
-// ForceComplete ends op as forced, and reports whether this call has ended it. Use it to answer early with what there
-// is, and Cancel for a failure. The callbacks run on this goroutine. It does not block.
+// ForceComplete ends op as forced, and reports whether this call has. Use it to answer early with what there is, and
+// Cancel for a failure. The callbacks run on this goroutine. It does not block.
 //
-// It returns false if op has ended, was not accepted, or belongs to another purgatory. It also returns false if
-// another goroutine is trying op at this moment: that goroutine then ends op as forced, unless its try returns true or
-// another end was asked for before.
+// It returns false if op has ended, was not accepted, or belongs to another purgatory; and if another goroutine is
+// trying op at this moment, which then ends op as forced, unless its try returns true or another end was asked for
+// before.
 func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 	return p.endNow(op, machine.Forced, nil)
 }
 
-// Cancel ends op as cancelled with cause, which [operation.DelayedOperation.Cause] then returns, and is like
-// [Purgatory.ForceComplete] otherwise. With a cause that is [context.Canceled] or [context.DeadlineExceeded] the client has given up:
-// see [Stats].
+// Cancel is [Purgatory.ForceComplete] with the outcome cancelled and a cause, for [operation.DelayedOperation.Cause].
+// With [context.Canceled] or [context.DeadlineExceeded] the client has given up: see [Stats].
 func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) (cancelled bool) {
 	own := cause // as in CancelForKey
 	cancelled = p.endNow(op, machine.Cancelled, &own)
@@ -143,64 +126,51 @@ func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) (cancelled bo
 }
 
 func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *error) bool {
-	p.made()
-	m := machine.Find(op)
-	if m == nil || !p.claim(m, o, cause) {
+	m := machine.Of(op)
+	if !p.claim(m, o, cause) {
 		return false
 	}
 	p.endOne(m, cause, false)
 	return true
 }
 
-// CancelForKey ends every operation that waits for key, whatever other keys it waits for, as cancelled with cause,
-// which may be nil. It returns how many it has ended. It claims all of them first, and then runs the callbacks on this
-// goroutine. One that another goroutine is trying at this moment is cancelled by that goroutine, unless the try
-// returns true. CancelForKey does not block.
+// CancelForKey ends every operation that waits for key as cancelled with cause, which may be nil, and returns how many
+// it has ended. It claims all of them first, and then runs the callbacks on this goroutine. One that another goroutine
+// is trying at this moment is cancelled by that goroutine, unless the try returns true. It does not block.
 //
-// It ends what waits for key now; what is registered later waits its whole timeout. So if requests for key have become
-// pointless, because the leader has changed, for example, change the state first, have conditions return true in that
-// state too, and then call CancelForKey.
+// What is registered later waits: if requests for key have become pointless, change the state first, have conditions
+// return true in that state too, and then call CancelForKey.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
-	p.made()
 	hash := p.watchers.Hash(key)
-	if s := p.watchers.Used(hash); s == nil || s.Waiting(key, hash) == 0 {
+	if p.watchers.Waiting(key, hash) == 0 {
 		return 0
 	}
 	own := cause // which is allocated here, and not where nobody waits
 	return p.endKey(key, hash, machine.Cancelled, &own, false)
 }
 
-// Extend moves the deadline of a pending op to timeout from now, and reports whether it has. If it returns true, op
-// will not expire before the new deadline. That may be so for some time after the old deadline, where no clock has
-// come by yet: Extend is no check of a lease. If it returns false, op has ended, is expiring, is still being
-// registered, or belongs to another purgatory. Extend runs no callback and does not block.
+// Extend moves the deadline of a pending op to timeout from now, and reports whether it has: op does not expire
+// before, but may for some time after the old deadline, where no clock has come by yet. It returns false if op has
+// ended, is expiring, is still being registered, or belongs to another purgatory. It runs no callback and does not
+// block.
 //
-// A later deadline, as with a heartbeat, costs one reading of the clock and one lock, and does not touch the wheel.
-// With a timeout of zero or less op expires at once, on an expiry worker (on a manual clock: in the next
-// AdvanceClock).
-//
-// If you keep sessions in a map, add one after TryCompleteElseWatch has returned, and let OnComplete delete it, which
-// may have run by then. So do both under one lock, and add the session only if its Outcome is Pending.
+// A later deadline, as with a heartbeat, costs one reading of the clock and one lock. With a timeout of zero or less
+// op expires at once.
 func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
-	p.made()
-	m := machine.Find(op)
-	if m == nil || !m.AcceptedBy(p.id) {
+	m := machine.Of(op)
+	if !m.AcceptedBy(p.id) {
 		return false
 	}
 	deadline := timer.Deadline(p.now(), timeout)
-	if !p.reaping.off.Load() {
-		p.startReaper()
-	}
+	p.startReaper()
 	return p.entries.Extend(entryOf(m), deadline)
 }
 
-// Keys returns an iterator over the keys that operations wait for, in no order. It holds no lock while the loop's body
-// runs, which may call any method. It yields every key that operations wait for during the whole loop; it may or may
-// not yield one that comes or goes meanwhile.
+// Keys returns an iterator over the keys that operations wait for, in no order; one that comes or goes during the loop
+// may be missing. It holds no lock while the loop's body runs, which may call any method.
 func (p *Purgatory[K]) Keys() iter.Seq[K] {
-	p.made()
 	return func(yield func(K) bool) {
-		for k := range p.watchers.AllKeys() {
+		for k := range p.watchers.Each(0) {
 			if !yield(k.Key) {
 				return
 			}
@@ -208,32 +178,22 @@ func (p *Purgatory[K]) Keys() iter.Seq[K] {
 	}
 }
 
-// Waiting returns how many operations wait for key. It costs a lookup under a lock. The answer may be outdated when it
-// comes.
+// Waiting returns how many operations wait for key. It costs a lookup under a lock.
 func (p *Purgatory[K]) Waiting(key K) int {
-	p.made()
-	hash := p.watchers.Hash(key)
-	if s := p.watchers.Used(hash); s != nil {
-		return s.Waiting(key, hash)
-	}
-	return 0
+	return p.watchers.Waiting(key, p.watchers.Hash(key))
 }
 
-// Timer returns the purgatory's timer, and starts the reaper that drives it, if there is to be one: for tasks that are
-// to run on the clock of the purgatory.
+// Timer returns the purgatory's timer, for tasks on its clock, and starts the reaper that drives it.
 func (p *Purgatory[K]) Timer() timer.Timer {
-	p.made()
-	if p.now(); !p.reaping.off.Load() { // beyond a bubble's border no reaper must start
-		p.startReaper()
-	}
+	p.now() // beyond a bubble's border no reaper must start
+	p.startReaper()
 	return p.timer
 }
 
-// Waited returns how long op has been waiting since its registration: call it in a callback of op. It returns 0 if op
-// did not have to wait, or belongs to another purgatory.
+// Waited returns how long op has been waiting since its registration, for a callback of op. It returns 0 if op did not
+// have to wait, or belongs to another purgatory.
 func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
-	p.made()
-	if m := machine.Find(op); m != nil && m.Owner() == p.id && m.Start() >= 0 {
+	if m := machine.Of(op); m.Owner() == p.id && m.Start() >= 0 {
 		return p.timer.Now() - m.Start()
 	}
 	return 0

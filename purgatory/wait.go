@@ -10,13 +10,13 @@ import (
 // Wait is a wait that a goroutine can select on, beside its other channels: see [Purgatory.StartWait].
 // It is safe for concurrent use.
 type Wait[K comparable] struct {
-	op      waiter
+	op      await
 	p       *Purgatory[K]
 	timeout time.Duration
 }
 
-// StartWait is [Purgatory.Await] that does not block: it returns a Wait, whose channel is closed when
-// the wait has ended. If ready is met at once, that is so when StartWait returns.
+// StartWait is [Purgatory.Await] that does not block: it returns a Wait, whose channel is closed when the wait has
+// ended. If ready is met at once, that is so when StartWait returns.
 //
 //	w, err := p.StartWait(30*time.Second, replicated, "orders-0")
 //	if err != nil {
@@ -30,11 +30,11 @@ type Wait[K comparable] struct {
 //		return errQuit
 //	}
 //
-// Call Stop when you no longer need the Wait. If ready takes something, and Stop returns false, another goroutine may
-// have ended the wait with it: receive from Done, and if Err is nil, the caller has what ready took.
+// Call Stop when you no longer need the Wait. If it returns false, another goroutine may have ended the wait with what
+// ready took: receive from Done, and look at Err.
 //
-// A Wait has no goroutine; it and its channel are two allocations. Many goroutines may receive from its channel.
-// Errors: those of [Purgatory.TryCompleteElseWatch], but none once ready has returned true.
+// A Wait has no goroutine; it and its channel are two allocations. Errors: those of [Purgatory.TryCompleteElseWatch],
+// but none once ready has returned true.
 func (p *Purgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys ...K) (*Wait[K], error) {
 	if ready == nil {
 		return nil, p.refusal(ErrNilOperation, "the function to wait for is nil")
@@ -60,8 +60,7 @@ func (p *Purgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys 
 // Done returns a channel that is closed when the wait has ended.
 func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
 
-// Err returns how the wait has ended, with the errors of [Purgatory.Await]: nil if ready has returned
-// true. Call it after Done's channel is closed; before, it returns [ErrPending].
+// Err returns how the wait has ended, with the errors of [Purgatory.Await], and before that [ErrPending].
 func (w *Wait[K]) Err() error {
 	if w.op.Outcome() != operation.Pending {
 		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
@@ -74,8 +73,8 @@ func (w *Wait[K]) Err() error {
 	}
 }
 
-// Stop ends the wait as cancelled, and reports whether this call has. It returns false if the wait has ended, or if
-// another goroutine is calling ready at this moment: that goroutine ends it then.
+// Stop ends the wait as cancelled, and reports whether this call has: not if the wait has ended, or if another
+// goroutine is calling ready at this moment, which ends it then.
 func (w *Wait[K]) Stop() bool { return w.p.endNow(&w.op, machine.Cancelled, &errNone) }
 
 // errNone is the cause of a wait that was stopped: a variable, so that Stop allocates none.

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// batchSize is how many operations a walk ends, at most, before it runs their callbacks: see
+	// batchSize is how many operations a walk ends before it runs their callbacks: see
 	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
-	// groupSize is how many operations a walk reads in one hold of the shard's lock. To read one that is in no cache takes
-	// 0.2 µs, and a goroutine that waits for a [sync.Mutex] spins for 2.5 µs before it sleeps.
+	// groupSize is how many operations a walk reads in one hold of the shard's lock: 0.2 µs each where they are in no
+	// cache, and a goroutine that waits for a mutex spins for 2.5 µs before it sleeps.
 	groupSize = 8
-	// maxInRow bounds how often a holder tries one operation in a row because state keeps changing. After that another walk
-	// tries it: otherwise an operation whose TryComplete checks its own key would keep its caller for ever.
+	// maxInRow bounds how often a holder tries one operation in a row, which an operation whose TryComplete checks its own
+	// key would have it do for ever. Then another walk tries it.
 	maxInRow = 8
 )
 
-// walk tries the operations that wait for a key, a group at a time. Those that must end leave their lists and the timer with their
-// group. Their callbacks run when a batch of them has ended, or when the walk is over: all tries of a batch come before its first
-// callback.
+// walk tries the operations that wait for a key, a group at a time. Those that end leave their lists and the timer
+// with their group. Their callbacks run when a batch of them has ended, or the walk is over: all tries of a batch come
+// before its first callback.
 type walk[K comparable] struct {
 	watchers.Walk[K]
 	group [groupSize]*machine.Machine // group[at:n] is still to be visited
@@ -34,26 +34,33 @@ type walk[K comparable] struct {
 	ended int
 }
 
-// check tries the operations that wait for key up to a position, and returns how many it has ended.
+// check tries what waits for key up to a position, and returns how many it has ended.
 func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
+	if h := p.cfg.hook; h != nil {
+		h.Called(key, upTo, false)
+	}
 	s := p.watchers.Used(hash)
 	if s == nil {
 		return 0
 	}
 	var w walk[K]
 	if w.n = s.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
-		w.batch.p, w.batch.shard, w.batch.key = p, s, key
-		w.run()
+		w.begun(p, key)
 	}
 	return w.ended
 }
 
-// run takes the walk from where it stands to its end. If user code calls runtime.Goexit, the deferred function does that.
+func (w *walk[K]) begun(p *Purgatory[K], key K) {
+	w.batch.p, w.batch.shard, w.batch.key, w.batch.visit, w.batch.ofWalk = p, w.Shard(), key, w.Visit(), true
+	w.run()
+}
+
+// run takes the walk from where it stands to its end, also if user code calls runtime.Goexit.
 func (w *walk[K]) run() {
 	p, key, over := w.batch.p, w.batch.key, false
-	p.walks(key, 1)
+	p.walks(1, key)
 	defer func() {
-		p.walks(key, -1)
+		p.walks(-1, key)
 		if !over {
 			w.run()
 		}
@@ -83,8 +90,8 @@ func (w *walk[K]) run() {
 	over = true
 }
 
-// visit tries the operations of the group, and reports whether it is over: not after a panic of a TryComplete. That is no yes, and neither is a
-// runtime.Goexit, after which the deferred function of run goes on.
+// visit tries the operations of the group, and reports whether it is over: not after a panic of a TryComplete. That is
+// no yes, and neither is a runtime.Goexit, after which the deferred function of run goes on.
 func (w *walk[K]) visit() (over bool) {
 	var m *machine.Machine
 	defer func() {
@@ -114,21 +121,21 @@ func (w *walk[K]) visit() (over bool) {
 	return true
 }
 
-// resume goes on when the callbacks of a batch have run.
 func (w *walk[K]) resume() bool {
-	w.n, w.at = w.Resume(w.group[:]), 0
+	answered := w.batch.answered
+	w.batch.n, w.batch.answered = 0, 0
+	w.n, w.at = w.Resume(answered, w.group[:]), 0
 	return w.n > 0
 }
 
-// walks tells the hook that a walk over key begins, or ends.
-func (p *Purgatory[K]) walks(key K, n int) {
+func (p *Purgatory[K]) walks(n int, key K) {
 	if h := p.cfg.hook; h != nil {
 		h.Walk(key, n)
 	}
 }
 
-// letGo releases m, which the caller holds and which has said no, or tries it again as often as others have asked for that meanwhile. It reports
-// whether the caller has to end m, as its holder still: because m has said yes after all, or because of a wish.
+// letGo releases m, which has said no, or tries it again as often as others have asked for that meanwhile. It reports
+// whether the caller, its holder, has to end m.
 func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)
@@ -142,8 +149,8 @@ func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	return p.release(m)
 }
 
-// release releases m, which the caller holds and will not try again: if others have asked for a try, a walk makes it. It reports
-// whether the caller has to end m, as its holder still.
+// release releases m, which its holder will not try again: if others have asked for a try, a walk makes it. It reports
+// whether the holder has to end m, because of a wish.
 func (p *Purgatory[K]) release(m *machine.Machine) (end bool) {
 	key, hash, s := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
 	end, again := m.Release(false)

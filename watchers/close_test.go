@@ -21,12 +21,12 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 		assert.True(t, w.Shard(i).Watch(m, m.First(), wait(i)))
 		accepted = append(accepted, m)
 	}
-	assert.True(t, w.Shard(0).Pass(machine.Satisfied))
+	assert.True(t, pass(w.Shard(0), machine.Satisfied))
 	w.Close()
 	for i := range uint64(shards) {
 		m := newOp(2)
 		assert.False(t, w.Shard(i).Watch(m, m.First(), wait(i)), "shard %d", i)
-		assert.False(t, w.Shard(i).Pass(machine.Satisfied), "shard %d", i)
+		assert.False(t, pass(w.Shard(i), machine.Satisfied), "shard %d", i)
 	}
 	sum := totals(w)
 	assert.Equal(t, []int{shards / 2, shards / 2}, []int{sum.Watched, sum.Keys}, "a refusal leaves no key")
@@ -36,24 +36,12 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	}
 	total := totals(w)
 	found := map[*machine.Machine]int{}
-	for k := range w.AllKeys() {
-		for _, m := range sampledOf(w.Shard(k.Hash), k.Key) {
-			found[m]++
-		}
+	for f := range w.Each(100) {
+		found[f.Machine]++
 	}
 	assert.EqualValues(t, shards/2+1, total.Accepted)
 	assert.Equal(t, shards, total.Watched)
 	for _, m := range accepted {
 		assert.Equal(t, 2, found[m], "under each of its keys")
 	}
-}
-
-// sampledOf returns the operations of key, which it looks up by no hash.
-func sampledOf(s *Shard[int], key int) (machines []*machine.Machine) {
-	for _, sampled := range s.Sample(nil, 100, 0) {
-		if sampled.Key == key {
-			machines = append(machines, sampled.Machine)
-		}
-	}
-	return machines
 }

@@ -104,11 +104,25 @@ func twoKeys(w *Watchers[int]) (a, b int) {
 	return keys[0], keys[1]
 }
 
-func totals(w *Watchers[int]) (t Totals) {
-	for s := range w.Shards() {
-		s.Totals(&t)
+func totals(w *Watchers[int]) (t Totals) { return w.Totals(nil) }
+
+// inside returns how many goroutines are inside of shards.
+func inside(w *Watchers[int]) int { return totals(w).Inside }
+
+// pass has an operation that need not wait end with o, and reports whether it may.
+func pass(s *Shard[int], o machine.Outcome) (ok bool) {
+	_, ok = s.Pass(o, 0, nil)
+	return ok
+}
+
+// operationsOf returns the operations of key.
+func operationsOf(w *Watchers[int], key int) (machines []*machine.Machine) {
+	for f := range w.Each(100) {
+		if f.Key == key {
+			machines = append(machines, f.Machine)
+		}
 	}
-	return t
+	return machines
 }
 
 // begin begins a walk over key, which reads size operations at a time.

@@ -11,9 +11,8 @@ import (
 )
 
 // checkInvariants requires that every list is linked correctly and lies in the right
-// bucket, that every count is right, and that the map keeps no key for which nobody waits. claims is how many
-// marks of claims may stand.
-func checkInvariants(t testing.TB, w *Watchers[int], claims int) {
+// bucket, that every count is right, and that the map keeps no key for which nobody waits.
+func checkInvariants(t testing.TB, w *Watchers[int]) {
 	t.Helper()
 	stale, queued := 0, map[*keyList[int]]bool{}
 	for l := w.queue.first; l != nil && !queued[l]; l = l.behind {
@@ -22,7 +21,7 @@ func checkInvariants(t testing.TB, w *Watchers[int], claims int) {
 		require.Same(t, l, l.ahead.behind)
 	}
 	for s := range w.Shards() {
-		watched, walks, marks, lists := 0, 0, 0, map[*keyList[int]]bool{}
+		watched, lists := 0, map[*keyList[int]]bool{}
 		require.Equal(t, 1, bits.OnesCount(uint(len(s.mu.keys.buckets))), "buckets are a power of two")
 		for b, l := range s.mu.keys.buckets {
 			for ; l != nil; l = l.chain {
@@ -36,20 +35,19 @@ func checkInvariants(t testing.TB, w *Watchers[int], claims int) {
 				require.Positive(t, l.Len(), "an empty key is forgotten")
 				require.Equal(t, queued[l], l.queued)
 				delete(queued, l)
-				if l.walking {
-					walks++
-				}
-				n, others := checkList(t, l)
-				watched, marks = watched+n, marks+others
+				watched += checkList(t, l)
 			}
 		}
 		require.Len(t, lists, int(s.mu.keys.len))
 		require.LessOrEqual(t, int(s.mu.keys.len), len(s.mu.keys.buckets))
-		require.EqualValues(t, watched, s.mu.watched)
-		require.EqualValues(t, walks, s.mu.walks)
-		if claims -= marks; claims < 0 {
-			require.Fail(t, "a mark is left behind")
+		require.Equal(t, watched, s.mu.watched)
+		used := 0
+		for p := &s.mu.place; p != nil; p = p.next {
+			if p.taken.Load() {
+				used++
+			}
 		}
+		require.EqualValues(t, used, s.gate.Load()%(1<<insideBits), "each visit has a place")
 
 		free := 0
 		for l := s.mu.keys.free; l != nil; l = l.chain {
@@ -65,7 +63,7 @@ func checkInvariants(t testing.TB, w *Watchers[int], claims int) {
 		for at := s.stale.Load(); at != nil; at = at.next {
 			stale++
 			require.Same(t, s, listOf[int](at.watch).shard)
-			require.NotEqual(t, machine.Pending, at.watch.Machine().Outcome(), "only what has ended is stale")
+			require.NotEqual(t, machine.Pending, at.watch.Machine.Outcome(), "only what has ended is stale")
 		}
 	}
 	require.Empty(t, queued, "a key that has left the map is queued")
@@ -73,9 +71,9 @@ func checkInvariants(t testing.TB, w *Watchers[int], claims int) {
 	require.LessOrEqual(t, stale, w.config.StaleLimit)
 }
 
-// checkList goes over a list both ways, and requires that it is sorted, and that the marks of its index stand in it. It returns the
-// number of operations, and of marks that are not of the index.
-func checkList(t testing.TB, l *keyList[int]) (n, marks int) {
+// checkList goes over a list both ways, and requires that it is sorted, and that the marks of its index, and no others, stand in it. It
+// returns the number of operations.
+func checkList(t testing.TB, l *keyList[int]) (n int) {
 	t.Helper()
 	var index, forth, back []*machine.Watch
 	if l.ordered != nil {
@@ -84,24 +82,24 @@ func checkList(t testing.TB, l *keyList[int]) (n, marks int) {
 	last := int64(anyPosition)
 	for w := l.First(); w != nil; w = l.Next(w) {
 		forth = append(forth, w)
-		if w.List() != &l.List || w.Position() < last {
+		if w.List != &l.List || w.Position < last {
 			require.Fail(t, "a watch in another list, or not in order of position")
 		}
-		last = w.Position()
+		last = w.Position
 		switch {
-		case w.Machine() != nil:
+		case w.Machine != nil:
 			n++
-			if l.ordered != nil && (w.Position() == anyPosition) != (len(index) == 1+len(l.ordered.index)) {
+			if l.ordered != nil && (w.Position == anyPosition) != (len(index) == 1+len(l.ordered.index)) {
 				require.Fail(t, "begin stands between those without and those with a position")
 			}
 		case len(index) > 0 && w == index[0]:
 			index = index[1:]
 		default:
-			marks++
+			require.Fail(t, "a mark of nobody")
 		}
 	}
 	if l.First() != nil {
-		for w := l.Last(); len(back) < len(forth); w = w.Prev() {
+		for w := l.Last(); len(back) < len(forth); w = w.Prev {
 			back = append(back, w)
 		}
 	}
@@ -109,5 +107,5 @@ func checkList(t testing.TB, l *keyList[int]) (n, marks int) {
 	require.True(t, slices.Equal(forth, back), "forth and back are the same way")
 	require.Equal(t, n, l.Len())
 	require.Empty(t, index, "every mark of the index stands in the list, in the order of the index")
-	return n, marks
+	return n
 }

@@ -1,30 +1,45 @@
 package watchers
 
-import "iter"
+import (
+	"iter"
 
-// Key is a key with its hash, and the number of operations that wait for it.
-type Key[K comparable] struct {
+	"github.com/delayedop/purgatory/internal/machine"
+)
+
+// Found is a key for which operations wait, and one of them.
+type Found[K comparable] struct {
 	Key     K
 	Hash    uint64
-	Waiting int
+	Waiting int              // for the key
+	Machine *machine.Machine // nil where only keys were asked for
 }
 
-// AllKeys returns an iterator over the keys for which operations wait, in no order. It holds no lock while the
-// loop's body runs.
-func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
-	return func(yield func(Key[K]) bool) {
-		var keys []Key[K]
+// Each returns an iterator over the keys for which operations wait, in no order: with 0, over each once, and
+// otherwise over the first so many operations of each. It holds no lock while the loop's body runs.
+func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
+	return func(yield func(Found[K]) bool) {
+		var all []Found[K]
 		for s := range w.Shards() {
-			keys = keys[:0]
+			clear(all)
+			all = all[:0]
 			s.lock()
 			for _, l := range s.mu.keys.buckets {
 				for ; l != nil; l = l.chain {
-					keys = append(keys, Key[K]{l.key, l.hash, l.Len()})
+					f := Found[K]{Key: l.key, Hash: l.hash, Waiting: l.Len()}
+					if perKey == 0 {
+						all = append(all, f)
+					}
+					for w, n := l.First(), 0; w != nil && n < perKey; w = l.Next(w) {
+						if f.Machine = w.Machine; f.Machine != nil { // else it is a mark
+							all = append(all, f)
+							n++
+						}
+					}
 				}
 			}
 			s.unlock()
-			for _, k := range keys {
-				if !yield(k) {
+			for _, f := range all {
+				if !yield(f) {
 					return
 				}
 			}
@@ -33,7 +48,11 @@ func (w *Watchers[K]) AllKeys() iter.Seq[Key[K]] {
 }
 
 // Waiting returns how many operations wait for key.
-func (s *Shard[K]) Waiting(key K, hash uint64) int {
+func (w *Watchers[K]) Waiting(key K, hash uint64) int {
+	s := w.Used(hash)
+	if s == nil {
+		return 0
+	}
 	s.lock()
 	defer s.unlock()
 	return s.waitingLocked(key, hash)

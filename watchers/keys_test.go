@@ -11,16 +11,16 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// AllKeys yields the keys of every shard once, while other goroutines may take each lock, and stops
+// Each yields the keys of every shard once, while other goroutines may take each lock, and stops
 // when the loop does.
-func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
+func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	w := New[int](Config[int]{Kick: func() {}, Shards: 4})
 	const keys = 3000
 	for key := range keys {
 		waitAt(t, w, key, anyPosition)
 	}
 	found := map[int]uint64{}
-	for k := range w.AllKeys() {
+	for k := range w.Each(0) {
 		for s := range w.Shards() {
 			require.True(t, s.mu.TryLock())
 			s.unlock()
@@ -33,7 +33,7 @@ func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 		require.Equal(t, w.Hash(key), hash)
 	}
 	n := 0
-	for range w.AllKeys() {
+	for range w.Each(0) {
 		if n++; n == 200 {
 			break
 		}
@@ -41,17 +41,40 @@ func TestAllKeysYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	assert.Equal(t, 200, n)
 }
 
+// Of each key it yields the first operations, neither marks nor those that have ended and are stale.
+func TestEachYieldsTheFirstOfEachKey(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	ended := wait(t, w, a, b)
+	waits := list(wait(t, w, b), waitAt(t, w, b, 5), waitAt(t, w, b, 6)) // a mark stands before the second
+	other := wait(t, w, a)
+	s := w.Shard(w.Hash(b))
+	s.lock()
+	end(w, a, ended)
+	s.unlock()
+	require.Equal(t, 1, w.Stale())
+	same(t, waits, operationsOf(w, b))
+	found := map[int]int{}
+	for f := range w.Each(2) {
+		found[f.Key]++
+		assert.Equal(t, map[int]int{a: 1, b: 3}[f.Key], f.Waiting)
+	}
+	assert.Equal(t, map[int]int{a: 1, b: 2}, found)
+	same(t, list(other), operationsOf(w, a))
+}
+
 func TestWaitingIsHowManyWait(t *testing.T) {
 	w := newMap(0)
-	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
-	assert.Zero(t, s.Waiting(1, hash))
+	hash := w.Hash(1)
+	assert.Zero(t, w.Waiting(1, hash), "no shard is made for that")
+	require.Nil(t, w.Used(hash))
 	first, second := wait(t, w, 1), waitAt(t, w, 1, 5)
-	assert.Equal(t, 2, s.Waiting(1, hash))
-	assert.Zero(t, s.Waiting(2, hash))
+	assert.Equal(t, 2, w.Waiting(1, hash))
+	assert.Zero(t, w.Waiting(2, hash))
 	end(w, 1, first)
-	assert.Equal(t, 1, s.Waiting(1, hash), "one waits for a position")
+	assert.Equal(t, 1, w.Waiting(1, hash), "one waits for a position")
 	end(w, 1, second)
-	assert.Zero(t, s.Waiting(1, hash))
+	assert.Zero(t, w.Waiting(1, hash))
 }
 
 func TestTheKeysOfAnOperation(t *testing.T) {
@@ -61,7 +84,11 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 		key, hash, s := FirstKey[int](m)
 		assert.Equal(t, []any{keys[0], w.Hash(keys[0])}, []any{key, hash})
 		assert.Same(t, w.Shard(hash), s)
-		assert.Equal(t, keys, Keys[int](m))
+		var waits []Wait[int]
+		for _, key := range keys {
+			waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
+		}
+		assert.Equal(t, waits, Waits[int](m))
 	}
 }
 

@@ -37,7 +37,6 @@ type model struct {
 	live    []*modelled
 	walking []*modelWalk // by key: the walk that is under way
 	paused  []*modelWalk
-	claims  []*modelClaims
 	ended   int64
 }
 
@@ -58,15 +57,6 @@ type modelWalk struct {
 	seen   map[*machine.Machine]bool // in this pass
 	over   bool                      // because a newer walk has begun, or the key has left the map
 	number int                       // of steps
-}
-
-// modelClaims is a walk that claims.
-type modelClaims struct {
-	Claims[int]
-	key  int
-	need map[*machine.Machine]bool // that were there when it began, and still are
-	news int                       // how many more may come before it need not reach all
-	over bool                      // the key has left the map
 }
 
 func newModel(t *testing.T, seed uint64) *model {
@@ -107,17 +97,7 @@ func (m *model) step() {
 			m.resume(m.rng.IntN(len(m.paused)))
 		}
 	case 10:
-		if len(m.claims) == 0 || m.rng.IntN(4) == 0 {
-			c := &modelClaims{key: key, need: map[*machine.Machine]bool{}}
-			for _, o := range m.live {
-				if slices.Contains(o.keys, key) {
-					c.need[o.m] = true
-				}
-			}
-			c.news = len(c.need)
-			m.claims = append(m.claims, c)
-		}
-		m.claim(m.rng.IntN(len(m.claims)))
+		m.claim(key)
 	}
 }
 
@@ -131,11 +111,6 @@ func (m *model) watch() {
 	var waits []Wait[int]
 	for i, key := range o.keys {
 		waits = append(waits, Wait[int]{key, o.at[i], m.w.Hash(key)})
-		for _, c := range m.claims {
-			if c.key == key {
-				c.news--
-			}
-		}
 	}
 	o.m = link(m.t, m.w, waits...)
 	m.live = append(m.live, o)
@@ -192,17 +167,9 @@ func (m *model) left(key int, some []*modelled) {
 	}
 	m.ended += int64(len(some))
 	m.live = slices.DeleteFunc(m.live, func(o *modelled) bool { return slices.Contains(some, o) })
-	for _, c := range m.claims {
-		for _, o := range some {
-			delete(c.need, o.m)
-		}
-	}
 	for k := range m.keys {
 		if m.waits(k) == 0 {
 			m.over(k)
-			for _, c := range m.claims {
-				c.over = c.over || c.key == k
-			}
 		}
 	}
 }
@@ -276,13 +243,14 @@ func (m *model) next(x *modelWalk, pause bool) {
 	case x.over:
 		require.Zero(m.t, n)
 		m.walking[x.key] = nil
+		require.Zero(m.t, x.Resume(0, out))
 	case pause:
 		require.Zero(m.t, n)
 		m.walking[x.key], m.paused = nil, append(m.paused, x)
 	case n == 0:
 		m.walking[x.key] = nil
 		x.over = true
-		require.Zero(m.t, x.Resume(out), "a walk that is over does not go on")
+		require.Zero(m.t, x.Resume(0, out), "a walk that is over does not go on")
 	default:
 		m.read(x, out[:n])
 	}
@@ -293,7 +261,7 @@ func (m *model) resume(i int) {
 	x := m.paused[i]
 	m.paused = slices.Delete(m.paused, i, i+1)
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n := x.Resume(out)
+	n := x.Resume(0, out)
 	if n > 0 {
 		require.False(m.t, x.over, "a walk that is over goes on")
 		m.walking[x.key] = x
@@ -311,20 +279,15 @@ func (m *model) work() (found bool) {
 	return ok
 }
 
-// claim has the i-th of the claims go on. It claims some, and so ends them.
-func (m *model) claim(i int) {
-	c := m.claims[i]
+// claim claims some of those that wait for key, and so ends them.
+func (m *model) claim(key int) {
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n, more := m.shard(c.key).Claim(&c.Claims, c.key, m.w.Hash(c.key), func(visited *machine.Machine) bool {
-		delete(c.need, visited)
+	came, waits := 0, m.waits(key)
+	n := m.shard(key).Claim(key, m.w.Hash(key), func(*machine.Machine) bool {
+		came++
 		return m.rng.IntN(2) == 0
 	}, out)
-	if !more {
-		m.claims = slices.Delete(m.claims, i, i+1)
-		if !c.over && c.news >= 0 {
-			require.Empty(m.t, c.need, "passed over")
-		}
-	}
+	require.True(m.t, came == waits || n == len(out), "passed over")
 	var ended []*modelled
 	for _, o := range m.live {
 		if slices.Contains(out[:n], o.m) {
@@ -332,7 +295,7 @@ func (m *model) claim(i int) {
 		}
 	}
 	require.Len(m.t, ended, n, "each is claimed once")
-	m.left(c.key, ended)
+	m.left(key, ended)
 }
 
 // waits returns how many wait for key.
@@ -347,13 +310,7 @@ func (m *model) waits(key int) (n int) {
 
 // check requires that each list has the operations of the model, in their order.
 func (m *model) check() {
-	marks := 0
-	for _, c := range m.claims {
-		if c.mark != nil && c.mark.List() != nil {
-			marks++
-		}
-	}
-	checkInvariants(m.t, m.w, marks)
+	checkInvariants(m.t, m.w)
 	watched := 0
 	for key := range m.keys {
 		type place struct {
@@ -370,8 +327,8 @@ func (m *model) check() {
 		slices.SortStableFunc(want, func(a, b place) int { return cmp.Compare(a.at, b.at) }) // anyPosition is the lowest
 		if l := m.shard(key).mu.keys.find(key, m.w.Hash(key)); l != nil {
 			for w := l.First(); w != nil; w = l.Next(w) {
-				if w.Machine() != nil && w.Machine().Outcome() == machine.Pending {
-					got = append(got, place{w.Machine(), w.Position()})
+				if w.Machine != nil && w.Machine.Outcome() == machine.Pending {
+					got = append(got, place{w.Machine, w.Position})
 				}
 			}
 		}
@@ -392,8 +349,6 @@ func (m *model) rest() {
 			m.next(m.walking[i], false)
 		case len(m.paused) > 0:
 			m.resume(0)
-		case len(m.claims) > 0:
-			m.claim(0)
 		case !m.work():
 			i = m.keys
 		}
@@ -405,9 +360,7 @@ func (m *model) rest() {
 	for _, o := range m.live {
 		require.Empty(m.t, o.due, "not visited after somebody had asked for it")
 	}
-	for s := range m.w.Shards() {
-		require.Zero(m.t, s.mu.walks)
-	}
+	require.Zero(m.t, inside(m.w))
 	for len(m.live) > 0 {
 		m.end(m.live[0].keys[0], m.live[:1:1])
 	}

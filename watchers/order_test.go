@@ -15,8 +15,8 @@ import (
 // position: the most that stand between two marks of the index before it.
 func longestWalk(l *keyList[int], position int64) (longest int) {
 	n := 0
-	for w := l.First(); w != nil && w.Position() <= position; w = l.Next(w) {
-		if n++; w.Machine() == nil {
+	for w := l.First(); w != nil && w.Position <= position; w = l.Next(w) {
+		if n++; w.Machine == nil {
 			n = 0
 		}
 		longest = max(longest, n)
@@ -64,7 +64,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	assert.LessOrEqual(t, longestWalk(l, 8900), segment+1, "the index grows with the list")
 	assert.True(t, slices.Equal(before, l.ordered.index[:len(before)]))
 	assert.LessOrEqual(t, len(l.ordered.index), len(before)+3000/segment+1)
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 
 	keep(50)
 	add(1, at(1))
@@ -76,12 +76,12 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	add(100, func(i int) int64 { return int64(20_000 + i) })
 	visit(w, 1, 0, 8)
 	assert.LessOrEqual(t, len(l.ordered.index), 8+2*110/segment, "or when there is a check")
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 	keep(0)
-	checkInvariants(t, w, 0) // the key has left the map, and its list serves another key
+	checkInvariants(t, w) // the key has left the map, and its list serves another key
 	add(100, func(i int) int64 { return int64(100 - i) })
 	require.Same(t, l, s.mu.keys.find(1, w.Hash(1)))
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 }
 
 // A log that passes positions, one after the other, leaves no marks that each check would have to
@@ -101,12 +101,12 @@ func TestAPassedPositionLeavesNoMark(t *testing.T) {
 		same(t, ops[i:i+1], visit(w, 1, i, 2))
 		end(w, 1, ops[i])
 		passed := 0
-		for at := l.Next(&l.ordered.begin); at.Machine() == nil; at = l.Next(at) {
+		for at := l.Next(&l.ordered.begin); at.Machine == nil; at = l.Next(at) {
 			passed++
 		}
 		require.LessOrEqual(t, passed, 1, "position %d", i)
 		if i%100 == 0 {
-			checkInvariants(t, w, 0)
+			checkInvariants(t, w)
 		}
 	}
 	require.LessOrEqual(t, len(l.ordered.index), 2)
@@ -122,13 +122,13 @@ func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
 			ops = append(ops, waitAt(t, w, 1, i))
 		}
 		ops = append(ops, waitAt(t, w, 1, 3*segment)) // makes marks in the middle
-		checkInvariants(t, w, 0)
+		checkInvariants(t, w)
 		require.NotEmpty(t, s.mu.keys.find(1, w.Hash(1)).ordered.index)
 		for _, m := range slices.Backward(ops) {
 			end(w, 1, m)
 		}
 		require.Nil(t, s.mu.keys.find(1, w.Hash(1)))
-		checkInvariants(t, w, 0)
+		checkInvariants(t, w)
 	}
 }
 
@@ -143,9 +143,9 @@ func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	l := s.mu.keys.find(1, w.Hash(1))
 	second := wait(t, w, 1)
 	assert.Empty(t, l.ordered.index, "there was no search")
-	assert.Same(t, first, l.First().Machine())
-	assert.Same(t, second, l.Next(l.First()).Machine())
-	checkInvariants(t, w, 0)
+	assert.Same(t, first, l.First().Machine)
+	assert.Same(t, second, l.Next(l.First()).Machine)
+	checkInvariants(t, w)
 }
 
 func TestTheOrderedListAgainstASortedModel(t *testing.T) {
@@ -179,11 +179,11 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 			if step%97 != 0 && step != 5999 {
 				continue
 			}
-			checkInvariants(t, w, 0)
+			checkInvariants(t, w)
 			l := s.mu.keys.find(1, w.Hash(1))
 			i := 0
 			for watch := l.First(); watch != nil; watch = l.Next(watch) {
-				if m := watch.Machine(); m != nil {
+				if m := watch.Machine; m != nil {
 					require.True(t, i < len(model) && model[i].m == m, "place %d", i)
 					i++
 				}

@@ -1,23 +1,20 @@
 package watchers
 
 import (
-	"reflect"
 	"sync/atomic"
-	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
-// Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both
-// write lies in one cache line.
+// Shard is a part of the map, with one lock. It is safe for concurrent use. What a registration and an end both write
+// lies in one cache line.
 type Shard[K comparable] struct {
 	mu struct { // lock level 5, see docs/internals/design.md
 		sched.Mutex
-		watched  uint32 // watches that are linked in this shard
-		walks    int32  // keys of which operations are being tried
-		accepted int64  // total number of operations accepted in this shard
+		watched  int   // watches that are linked in this shard
+		accepted int64 // total number of operations accepted in this shard
 		keys     table[K]
 
 		counts        Counts
@@ -25,22 +22,14 @@ type Shard[K comparable] struct {
 		signals       int64 // calls of Signal
 		unchecked     int64 // operations that have expired without a check
 
-		last uint32       // of ran
-		ran  [4]runner[K] // what has run, of the last keys
-		seen struct {     // by Blocked
-			tries int64         // how many there were,
-			since time.Duration // and since when there have been no more while one goes on, plus 1 ns; 0: none did
-			began time.Duration // when the era did
-			by    runner[K]     // one of the era before: its visitor, where that is known
-		}
+		place place[K] // of visits: the first one, and its next
 
 		checkedLast, uncheckedLast Seen[K] // the last expiries
 	}
 
-	// gate has in its low bits how many goroutines run callbacks of operations that have ended here, and above how many
+	// gate has in its low bits how many goroutines are inside, once for each level of nested calls, and above how many
 	// operations' callbacks have been run ("answered").
 	gate  sched.Uint64
-	eras  eras
 	stale sched.Pointer[staleWatch]
 	met   atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
 
@@ -58,9 +47,9 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then
-// of arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or
-// beyond Config.KeyLimit.
+// Watch links one of the watches of m, which the caller holds, under the key of w: in order of position, then of
+// arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or beyond
+// Config.KeyLimit.
 func (s *Shard[K]) Watch(m *machine.Machine, watch *machine.Watch, w *Wait[K]) (ok bool) {
 	s.mu.Lock()
 	if s.stale.Load() != nil {
@@ -96,19 +85,25 @@ func (s *Shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts an operation that ends with o before it is watched. It returns false if the shard is closed.
-func (s *Shard[K]) Pass(o machine.Outcome) bool {
+// Pass counts an operation that ends with o under key before it is watched; without m it has no callbacks. Pass
+// returns false if the shard is closed.
+func (s *Shard[K]) Pass(o machine.Outcome, key K, m *machine.Machine) (v Visit[K], ok bool) {
 	s.lock()
 	defer s.unlock()
 	if s.all.closed.Load() {
-		return false
+		return v, false
 	}
 	s.mu.accepted++
+	if m == nil {
+		s.gate.Add(1 << insideBits)
+	} else {
+		v = s.enterLocked(key, m)
+	}
 	s.mu.counts[o]++
 	if s.waited != nil {
 		s.waited[o].Add(0, 1)
 	}
-	return true
+	return v, true
 }
 
 // Met counts a wait whose condition is met before it begins, even if the shard is closed.
@@ -121,7 +116,6 @@ func (s *Shard[K]) Met() {
 	}
 }
 
-// unlinkLocked takes w out of its list, and the key out of the map if that was its last watch.
 func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	l := listOf[K](w)
 	w.Unlink()
@@ -131,38 +125,34 @@ func (s *Shard[K]) unlinkLocked(w *machine.Watch) {
 	}
 }
 
-func (s *Shard[K]) runsLocked(l *keyList[K], m *machine.Machine) {
-	if s.mu.ran[s.mu.last].key != l.key {
-		s.mu.last = (s.mu.last + 1) % uint32(len(s.mu.ran))
-	}
-	s.mu.ran[s.mu.last] = runner[K]{l.key, reflect.TypeOf(m.Operation())}
-}
-
-// forgetLocked takes l, in which no operation stands, out of the map. A walk over it is over.
+// forgetLocked takes l, in which no operation stands, out of the map.
 func (s *Shard[K]) forgetLocked(l *keyList[K]) {
 	if l.queued {
 		s.unqueueLocked(l)
 	}
-	if l.walking {
-		s.mu.walks--
-	}
-	if l.First() != nil {
-		l.clear()
-	}
+	l.dropMarks()
 	l.asked, l.walking = asked{}, false
 	l.number++
 	s.mu.keys.remove(l)
 }
 
-// Totals adds the counts of s to t.
-func (s *Shard[K]) Totals(t *Totals) {
+// Totals returns the sum of all shards' counts; waited, if it is not nil, gets how long operations waited.
+func (w *Watchers[K]) Totals(waited *stats.Waited) (t Totals) {
+	t.Waited = waited
+	for s := range w.Shards() {
+		s.addTo(&t)
+	}
+	return t
+}
+
+func (s *Shard[K]) addTo(t *Totals) {
 	s.lock()
 	for o, n := range s.mu.counts {
 		t.Counts[o] += n
 	}
 	t.Accepted += s.mu.accepted
 	t.Keys += int(s.mu.keys.len)
-	t.Watched += int(s.mu.watched)
+	t.Watched += s.mu.watched
 	t.Signals += s.mu.signals
 	t.Checks += s.mu.tries
 	t.Wasted += s.mu.wasted
@@ -174,12 +164,17 @@ func (s *Shard[K]) Totals(t *Totals) {
 	}
 	s.unlock()
 	t.Met += s.met.Load()
+	gate := s.gate.Load()
+	t.Inside += int(gate % (1 << insideBits))
+	t.Answered += gate >> insideBits
 }
 
 // Totals is the sum of the counts of all shards.
 type Totals struct {
 	Counts
 	Accepted       int64
+	Answered       uint64 // operations whose callbacks have run, modulo answeredMax
+	Inside         int    // goroutines that try operations or run callbacks, once for each level of nested calls
 	Keys, Watched  int
 	Met            int64 // neither in Accepted nor in Counts
 	Checks, Wasted int64
@@ -190,8 +185,7 @@ type Totals struct {
 	Waited *stats.Waited // nil if it is not wanted
 }
 
-// Pending returns how many operations have been accepted and have not ended, never less than 0. It is not exact
-// while operations come and go.
+// Pending returns how many operations have been accepted and have not ended; not exactly while they come and go.
 func (t *Totals) Pending() int64 {
 	n := t.Accepted
 	for _, ended := range t.Counts {

@@ -19,15 +19,14 @@ func (s *Shard[K]) lock() {
 	}
 }
 
-// unlock is the reverse of lock.
 func (s *Shard[K]) unlock() {
 	s.assertLocked()
 	s.mu.Unlock()
 }
 
-// leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale, unless
-// the limit of such watches is reached: then leave waits. (To wait always would let the crowd of one key delay the ends of
-// another's.) The goroutine that locks s next takes out w, or the purge does.
+// leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale: who
+// locks the shard next takes it out, or the purge. (To wait would let the crowd of one key delay the ends of
+// another's.) If the limit of such watches is reached, leave waits.
 func leave[K comparable](w *machine.Watch) {
 	l := listOf[K](w)
 	if l == nil {
@@ -47,7 +46,6 @@ func leave[K comparable](w *machine.Watch) {
 	s.unlock()
 }
 
-// drainLocked takes out the stale watches, and returns their number.
 func (s *Shard[K]) drainLocked() (n int) {
 	for w := s.stale.Swap(nil); w != nil; w = w.next {
 		s.unlinkLocked(w.watch)

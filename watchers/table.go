@@ -6,8 +6,8 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// keyList is a key and the operations that wait for it. What is written when an operation is linked fills one
-// cache line; the next one is only read then.
+// keyList is a key and the operations that wait for it. What is written when an operation is linked fills one cache
+// line.
 type keyList[K comparable] struct {
 	machine.List // in order of position, see lastUpTo; the first field, see listOf
 	shard        *Shard[K]
@@ -39,10 +39,10 @@ func (a *asked) add(upTo int64) {
 	*a = asked{upTo, true}
 }
 
-// listOf returns the list that w is in, nil if none, for the holder, or for who takes out a stale watch. The
-// conversion is safe: such a list is the first field of a keyList.
+// listOf returns the list that w is in, nil if none. The conversion is safe: such a list is the first field of a
+// keyList.
 func listOf[K comparable](w *machine.Watch) *keyList[K] {
-	return (*keyList[K])(unsafe.Pointer(w.List()))
+	return (*keyList[K])(unsafe.Pointer(w.List))
 }
 
 // table is a hash table with chaining: see docs/internals/decisions.md#a-hash-table-of-our-own.

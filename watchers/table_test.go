@@ -29,7 +29,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 			model[key] = wait(t, w, key)
 		}
 		if step%200 == 0 {
-			checkInvariants(t, w, 0)
+			checkInvariants(t, w)
 		}
 		require.Equal(t, len(model), int(s.mu.keys.len))
 		l := s.mu.keys.find(key, w.Hash(key))
@@ -49,7 +49,7 @@ func TestTheTableAgainstAMap(t *testing.T) {
 	for key, m := range model {
 		end(w, key, m)
 	}
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 	assert.EqualValues(t, maxFree, s.mu.keys.nfree, "kept for the next keys")
 	assert.LessOrEqual(t, len(s.mu.keys.buckets), 2*minBuckets)
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Walk is a walk over the operations of a key, in the order of the list: see
-// docs/internals/decisions.md#one-walk-for-each-key. It reads a few in each hold of the shard's lock, and the
-// caller tries them with none held. It is not safe for concurrent use.
+// Walk is a walk over the operations of a key, in the order of the list. It reads a few in each hold of the shard's
+// lock, and the caller tries them with none held. It is not safe for concurrent use. See
+// docs/internals/decisions.md#one-walk-for-each-key.
 //
-// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever
-// unlinks that operation moves the cursor on.
+// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever unlinks that
+// operation moves the cursor on.
 //
 //  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the
 //     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head.
@@ -31,14 +31,15 @@ type Walk[K comparable] struct {
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
+	visit  Visit[K]
 	rest   int  // operations that it may still visit
 	placed bool // there were positions when the pass began
 }
 
 const maxAgain = 8
 
-// Begin asks for tries up to a position, and begins a walk, if none is under way. It puts the first operations
-// into out, and returns their number.
+// Begin asks for tries up to a position, and begins a walk, if none is under way. It returns how many it has read into
+// out.
 func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
@@ -54,17 +55,18 @@ func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*mach
 // Shard returns the shard of the key.
 func (w *Walk[K]) Shard() *Shard[K] { return w.shard }
 
+// Visit returns the walk's visit in its shard, which Resume ends.
+func (w *Walk[K]) Visit() Visit[K] { return w.visit }
+
 func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine) (n int) {
 	l.walking = true
-	s.mu.walks++
 	w.shard, w.list = s, l
 	w.fromHead()
 	return w.readLocked(out)
 }
 
-// fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs
-// no visit: its registration tries it. Among positions it may stand before the cursor's end, so visits are
-// bounded.
+// fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs no
+// visit: its registration tries it. Among positions it may stand in the way, so visits are bounded.
 func (w *Walk[K]) fromHead() {
 	l := w.list
 	l.number++
@@ -77,14 +79,17 @@ func (w *Walk[K]) fromHead() {
 	l.Start()
 }
 
-// Next takes those of the tried operations that end out of the lists, and puts the next ones into out. It
-// returns their number, 0 if the walk is over, or is to pause.
+// Next takes those of the tried operations that end out of the lists, and reads the next ones. It returns 0 if the
+// walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
 	s, l := w.shard, w.list
 	s.lock()
 	s.mu.tries += int64(tried)
 	s.mu.wasted += int64(tried - len(ended))
-	s.leaveLocked(ended)
+	if len(ended) > 0 {
+		s.leaveLocked(ended)
+		w.visit.place.runsLocked(ended[0])
+	}
 	switch {
 	case l.number != w.number: // the key has left the map
 		w.list = nil
@@ -92,7 +97,6 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 		others := l.asked.any
 		l.asked.add(w.upTo)
 		l.walking = false
-		s.mu.walks--
 		if others {
 			s.queueLocked(l)
 		}
@@ -103,19 +107,22 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 	return n
 }
 
-// Resume goes on with a walk that has paused. It returns 0 if there is none, or if it is over.
-func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
+// Resume goes on with a walk when the callbacks of so many operations have run. It returns 0 if the walk is over.
+func (w *Walk[K]) Resume(answered int, out []*machine.Machine) (n int) {
 	s, l := w.shard, w.list
-	if l == nil {
-		return 0
+	if l != nil {
+		s.lock()
+		if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
+			l.asked, l.walking = asked{}, true
+			n = w.readLocked(out)
+		}
+		s.unlock()
 	}
-	s.lock()
-	if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
-		l.asked, l.walking = asked{}, true
-		s.mu.walks++
-		n = w.readLocked(out)
+	if n == 0 {
+		s.Exit(w.visit, answered)
+	} else {
+		s.gate.Add(uint64(answered) << insideBits)
 	}
-	s.unlock()
 	return n
 }
 
@@ -124,7 +131,10 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	for {
 		if n = l.Read(w.upTo, out[:min(len(out), w.rest)]); n > 0 {
 			w.rest -= n
-			s.runsLocked(l, out[0])
+			if w.visit.Inside == 0 {
+				w.visit = s.enterLocked(l.key, out[0])
+			}
+			w.visit.place.runsLocked(out[0])
 			return n
 		}
 		if w.placed && !l.AtEnd(w.upTo) { // operations keep arriving, perhaps before others
@@ -138,24 +148,17 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 		w.fromHead()
 	}
 	l.walking = false
-	s.mu.walks--
 	if w.list = nil; l.asked.any {
 		s.queueLocked(l)
 	}
 	return 0
 }
 
-// leaveLocked takes operations, which the caller is about to end, out of the lists of s, and counts them.
+// leaveLocked takes operations that end out of the lists of s, and counts them.
 func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
-	if len(machines) == 0 {
-		return
-	}
 	now := time.Duration(0)
 	if s.waited != nil {
 		now = s.all.config.Now()
-	}
-	if w := machines[0].First(); listOf[K](w).shard == s {
-		s.runsLocked(listOf[K](w), machines[0])
 	}
 	for _, m := range machines {
 		o := m.EndsAs()
@@ -179,12 +182,14 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 	}
 }
 
-// Leave is leaveLocked for one operation, in the shard of its first key. unchecked: it expires, and no walk has
-// come to it, nor is about to.
-func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
+// Leave is leaveLocked for one operation, in the shard of its first key, whose callbacks run next. unchecked: it
+// expires, and no walk has come to it, nor is about to.
+func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
 	s.lock()
+	l := listOf[K](m.First())
+	v = s.enterLocked(l.key, m)
 	if m.EndsAs() == machine.Expired {
-		l, last := listOf[K](m.First()), &s.mu.checkedLast
+		last := &s.mu.checkedLast
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
 			last = &s.mu.uncheckedLast
 			s.mu.unchecked++
@@ -194,18 +199,15 @@ func (s *Shard[K]) Leave(m *machine.Machine) (unchecked bool) {
 	}
 	s.leaveLocked([]*machine.Machine{m})
 	s.unlock()
-	return unchecked
+	return v, unchecked
 }
 
-// LastExpiry returns the last expiry of those that a check has come to, or of the others. Its Kind is nil if
-// there is none.
-func (s *Shard[K]) LastExpiry(unchecked bool) Seen[K] {
+// LastExpiries returns the last expiries: of an operation to which a check has come, and of another one. A Kind is nil
+// if there is none.
+func (s *Shard[K]) LastExpiries() (checked, unchecked Seen[K]) {
 	s.lock()
 	defer s.unlock()
-	if unchecked {
-		return s.mu.uncheckedLast
-	}
-	return s.mu.checkedLast
+	return s.mu.checkedLast, s.mu.uncheckedLast
 }
 
 // LeaveOthers takes m, which has left the lists of one shard, out of the others'.
@@ -216,50 +218,22 @@ func LeaveOthers[K comparable](m *machine.Machine) {
 	}
 }
 
-// Claims is a walk that claims operations. It waits for no other walk: between two holds of the lock a mark in
-// the list says how far it has come.
-type Claims[K comparable] struct {
-	list *keyList[K] // nil: it has not begun
-	mark *machine.Watch
-	rest int // operations that it may still visit: others may keep arriving
-}
-
-// Claim calls claim, with the shard's lock held, for the next operations that wait for key. Those for which it
-// returns true leave the lists of the shard, into out. Claim returns their number, and whether there are more.
-func (s *Shard[K]) Claim(c *Claims[K], key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int, more bool) {
+// Claim calls claim, with the shard's lock held, for the operations that wait for key, until out is full of those for
+// which it returned true. These leave the lists of the shard. It returns their number: if out is not full, it has come
+// to all.
+func (s *Shard[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
 	s.lock()
 	defer s.unlock()
-	var w *machine.Watch
-	switch {
-	case c.list == nil:
-		if c.list = s.mu.keys.find(key, hash); c.list == nil {
-			return 0, false
-		}
-		w, c.rest = c.list.First(), 2*c.list.Len()
-	case c.mark.List() == nil: // the key has left the map
-		return 0, false
-	default:
-		w = c.list.Next(c.mark)
-		c.mark.Unlink()
+	l := s.mu.keys.find(key, hash)
+	if l == nil {
+		return 0
 	}
-	for range out {
-		if w == nil || c.rest == 0 {
-			break
+	for w := l.First(); w != nil && n < len(out); w = l.Next(w) {
+		if m := w.Machine; m != nil && claim(m) { // nil: a mark
+			out[n] = m
+			n++
 		}
-		if m := w.Machine(); m != nil {
-			if c.rest--; claim(m) {
-				out[n] = m
-				n++
-			}
-		}
-		w = c.list.Next(w)
-	}
-	if more = w != nil && c.rest > 0; more {
-		if c.mark == nil {
-			c.mark = new(machine.Watch)
-		}
-		c.list.Link(c.mark, nil, w.Prev().Position(), w.Prev())
 	}
 	s.leaveLocked(out[:n])
-	return n, more
+	return n
 }

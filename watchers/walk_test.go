@@ -19,7 +19,7 @@ func pause(walk *Walk[int]) (n int) { return walk.Next(nil, 0, make([]*machine.M
 // resume goes on with a walk that has paused.
 func resume(walk *Walk[int], size int) []*machine.Machine {
 	out := make([]*machine.Machine, size)
-	return out[:walk.Resume(out)]
+	return out[:walk.Resume(0, out)]
 }
 
 // A walk visits those up to its position, in the order of the list, and no mark, whatever the size of its groups.
@@ -39,7 +39,7 @@ func TestAWalkVisitsThoseUpToItsPosition(t *testing.T) {
 			require.True(t, slices.Equal(all[:n], visit(w, 1, upTo, size)), "up to %d, %d at a time", upTo, size)
 		}
 	}
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 	assert.Empty(t, visit(w, 2, everyPosition, 8), "nobody waits for another key")
 	assert.Empty(t, visit(newMap(0), 1, everyPosition, 8))
 }
@@ -102,7 +102,7 @@ func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 	assert.Same(t, w.Shard(w.Hash(1)), other.Shard())
 	assert.Empty(t, next(&other, 8))
 	assert.Equal(t, 1, kicks)
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 }
 
 // Those that come while a walk is under way are tried by their registrations. Without positions, they cause no tries of others.
@@ -155,10 +155,10 @@ func TestAPausedWalkGoesOn(t *testing.T) {
 	var walk, other Walk[int]
 	same(t, all[:2], begin(w, &walk, 1, 3, 2))
 	require.Zero(t, pause(&walk))
-	require.Equal(t, 0, w.Inside(), "nobody tries")
+	require.Equal(t, 1, inside(w), "its callbacks run")
 	end(w, 1, all[2])
 	same(t, all[3:4], resume(&walk, 2))
-	require.Equal(t, 1, w.Inside())
+	require.Equal(t, 1, inside(w))
 	require.Empty(t, begin(w, &other, 1, 4, 8), "a mark")
 	same(t, append(slices.Clone(all[:2]), all[3:5]...), next(&walk, 8), "the mark: those that were visited before it are visited again")
 	require.Empty(t, next(&walk, 8))
@@ -216,7 +216,7 @@ func TestAWalkThatBeginsInAPauseCoversTheRest(t *testing.T) {
 			if !over {
 				require.Empty(t, next(&newer, 8))
 			}
-			checkInvariants(t, w, 0)
+			checkInvariants(t, w)
 			require.False(t, w.Signalled())
 		}
 	}
@@ -252,7 +252,7 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 			}
 			end(w, 7, all...)
 			require.Zero(t, totals(w).Keys)
-			checkInvariants(t, w, 0)
+			checkInvariants(t, w)
 			late := wait(t, w, key)
 			require.Same(t, walk.list, w.Shard(0).mu.keys.find(key, w.Hash(key)))
 			if again {
@@ -265,12 +265,13 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 				require.Empty(t, resume(&walk, 8))
 			}
 			if again {
-				require.Equal(t, 1, w.Inside(), "the newer walk")
+				require.Equal(t, 1, inside(w), "the newer walk")
 				require.Empty(t, next(&newer, 8))
+				require.Empty(t, resume(&newer, 8))
 			}
-			require.Zero(t, w.Inside())
+			require.Zero(t, inside(w))
 			end(w, key, late)
-			checkInvariants(t, w, 0)
+			checkInvariants(t, w)
 		}
 	}
 }
@@ -291,10 +292,11 @@ func TestThoseThatEndLeaveTheirLists(t *testing.T) {
 	}
 	sum := totals(w)
 	assert.Equal(t, []any{1, 1, int64(4), int64(1), int64(3)}, []any{sum.Keys, sum.Watched, sum.Checks, sum.Wasted, sum.Counts[machine.Satisfied]})
-	checkInvariants(t, w, 0)
+	checkInvariants(t, w)
 }
 
-// A claim comes to each operation that waits, a few in each hold of the lock, and takes out those that it gets. It waits for no walk.
+// A claim comes to each operation that waits, until it has as many as it has room for, and takes these out. It waits for no walk, and
+// passes over marks.
 func TestAClaimComesToEachOnce(t *testing.T) {
 	w := newMap(0)
 	var all []*machine.Machine
@@ -304,66 +306,32 @@ func TestAClaimComesToEachOnce(t *testing.T) {
 	s, hash := w.Shard(w.Hash(1)), w.Hash(1)
 	var walk Walk[int]
 	same(t, all[:4], begin(w, &walk, 1, everyPosition, 4))
-	var c Claims[int]
-	var seen, claimed []*machine.Machine
+	var seen []*machine.Machine
+	second := func(m *machine.Machine) bool {
+		seen = append(seen, m)
+		return len(seen)%2 == 0
+	}
 	out := make([]*machine.Machine, 3)
-	for more := true; more; {
-		var n int
-		n, more = s.Claim(&c, 1, hash, func(m *machine.Machine) bool {
-			seen = append(seen, m)
-			return len(seen)%2 == 0
-		}, out)
-		claimed = append(claimed, out[:n]...)
-		settle(out[:n]...)
-		marks := 0
-		if more {
-			marks = 1
-			wait(t, w, 1) // who comes behind it, or before
-		}
-		checkInvariants(t, w, marks)
-	}
-	for _, m := range all {
-		assert.True(t, slices.Contains(seen, m))
-	}
-	assert.Len(t, claimed, len(seen)/2)
+	require.Equal(t, 3, s.Claim(1, hash, second, out))
+	same(t, all[:6], seen)
+	same(t, []*machine.Machine{all[1], all[3], all[5]}, out)
+	settle(out...)
+	checkInvariants(t, w)
+	seen = nil
+	out = make([]*machine.Machine, 20)
+	n := s.Claim(1, hash, second, out)
+	require.Equal(t, 8, n, "of the 17 that are left")
+	same(t, append([]*machine.Machine{all[0], all[2], all[4]}, all[6:]...), seen)
+	settle(out[:n]...)
+	checkInvariants(t, w)
 	var want []*machine.Machine
 	for _, m := range all[4:] {
-		if !slices.Contains(claimed, m) {
+		if m.Outcome() == machine.Pending {
 			want = append(want, m)
 		}
 	}
 	same(t, want, next(&walk, 99), "the walk goes on behind those that it has read")
-}
-
-func TestAClaimEnds(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
-	s, hash := w.Shard(0), w.Hash(1)
-	none := func(*machine.Machine) bool { return false }
-	var c Claims[int]
-	n, more := s.Claim(&c, 1, hash, none, make([]*machine.Machine, 2))
-	assert.Equal(t, []any{0, false}, []any{n, more}, "nobody waits")
-
-	all := []*machine.Machine{wait(t, w, 1), wait(t, w, 1), wait(t, w, 1)}
-	_, more = s.Claim(&c, 1, hash, none, make([]*machine.Machine, 2))
-	require.True(t, more)
-	end(w, 1, all...)
-	checkInvariants(t, w, 0)
-	others := []*machine.Machine{wait(t, w, 2), wait(t, w, 2)} // in the memory of the key that has left
-	n, more = s.Claim(&c, 1, hash, func(*machine.Machine) bool { t.Error("one of another key"); return true }, make([]*machine.Machine, 2))
-	assert.Equal(t, []any{0, false}, []any{n, more})
-	end(w, 2, others...)
-
-	for range 5 {
-		wait(t, w, 1)
-	}
-	c = Claims[int]{}
-	seen := 0
-	for more = true; more && seen < 1000; { // those who come keep it busy for a while
-		_, more = s.Claim(&c, 1, hash, func(*machine.Machine) bool { seen++; return false }, make([]*machine.Machine, 1))
-		wait(t, w, 1)
-	}
-	assert.Equal(t, 10, seen)
-	checkInvariants(t, w, 0)
+	assert.Zero(t, s.Claim(2, hash, second, out), "nobody waits")
 }
 
 // An operation that expires is unchecked if no check has come to it, nor is about to.
@@ -391,16 +359,23 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		end(w, 1, before)
 		m, other := waitAt(t, w, 1, 9), waitAt(t, w, 1, 20)
 		s := w.Shard(w.Hash(1))
-		assert.Nil(t, s.LastExpiry(true).Kind)
+		_, last := s.LastExpiries()
+		assert.Nil(t, last.Kind)
 		c.do(w, m)
 		m.SetStart(time.Second)
 		m.Entry().At = int64(time.Minute)
-		assert.Equal(t, c.unchecked, s.Leave(ending(m, machine.Expired)), name)
+		_, unchecked := s.Leave(ending(m, machine.Expired))
+		assert.Equal(t, c.unchecked, unchecked, name)
 		m.Settle(nil)
 		want := Seen[int]{1, reflect.TypeFor[*waiter](), time.Minute, 59 * time.Second, c.checks}
-		assert.Equal(t, want, s.LastExpiry(c.unchecked), name)
-		assert.Nil(t, s.LastExpiry(!c.unchecked).Kind)
-		assert.False(t, s.Leave(ending(other, machine.Forced)), "it has not expired")
+		last, none := s.LastExpiries()
+		if c.unchecked {
+			last, none = none, last
+		}
+		assert.Equal(t, want, last, name)
+		assert.Nil(t, none.Kind)
+		_, unchecked = s.Leave(ending(other, machine.Forced))
+		assert.False(t, unchecked, "it has not expired")
 		sum := totals(w)
 		assert.Equal(t, c.unchecked, sum.Unchecked == 1, name)
 		assert.Equal(t, Counts{machine.Satisfied: 1, machine.Expired: 1, machine.Forced: 1}, sum.Counts, name)
@@ -414,15 +389,12 @@ func TestHowLongOperationsWaitedIsCounted(t *testing.T) {
 	a, b := twoKeys(w)
 	first := wait(t, w, a, b)
 	first.SetStart(time.Second)
-	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied), "one that does not wait")
+	require.True(t, pass(w.Shard(w.Hash(a)), machine.Satisfied), "one that does not wait")
 	w.Shard(w.Hash(b)).Met()
 	now = 4 * time.Second
 	end(w, b, first)
 	var waited [machine.NumOutcomes]struct{ n, s float64 }
-	sum := Totals{Waited: new(stats.Waited)}
-	for s := range w.Shards() {
-		s.Totals(&sum)
-	}
+	sum := w.Totals(new(stats.Waited))
 	for o := range sum.Waited {
 		waited[o].n, waited[o].s = float64(sum.Waited[o].Count()), sum.Waited[o].Sum
 	}

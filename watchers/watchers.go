@@ -7,8 +7,8 @@
 // An operation counts as accepted in the shard of its first key, and as ended in the shard in which it ends;
 // only the sums have a meaning. A key leaves the map when no operation waits for it.
 //
-// No lock is held while user code runs. A shard's lock is held for a bounded part of a walk; longer when a hash
-// table grows or shrinks, and for an insertion into the middle of a long ordered list.
+// A shard's lock is held for a bounded part of a walk; longer when a hash table grows or shrinks, and for an insertion
+// into the middle of a long ordered list.
 package watchers
 
 import (
@@ -31,8 +31,7 @@ const anyPosition = math.MinInt64
 // Watchers maps keys to waiting operations. It is safe for concurrent use.
 type Watchers[K comparable] struct {
 	seed maphash.Seed
-	// nil until a key of the shard is first used; not explored: a loop over all would have a point for each, and a shard is complete
-	// before it is stored, under making
+	// nil until a key of the shard is first used; not explored: a shard is complete before it is stored, under making
 	slots []atomic.Pointer[Shard[K]]
 
 	config Config[K]
@@ -66,15 +65,13 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 	return &Watchers[K]{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[Shard[K]], c.Shards), config: c}
 }
 
-// Seed returns the seed of [Watchers.Hash], which the compiler does not inline: where speed counts, a caller
-// calls [maphash.Comparable] itself.
+// Seed returns the seed of [Watchers.Hash], for callers that need speed: that is not inlined, [maphash.Comparable] is.
 func (w *Watchers[K]) Seed() maphash.Seed { return w.seed }
 
 // Hash returns the hash of key. It panics if key contains an interface value that cannot be compared.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(w.seed, key) }
 
-// Used returns the shard of the keys with this hash, nil if nobody has waited for one. A registration makes the
-// shard before it links and tries its operation.
+// Used returns the shard of the keys with this hash, nil if nobody has waited for one.
 func (w *Watchers[K]) Used(hash uint64) *Shard[K] {
 	return w.slots[hash&uint64(len(w.slots)-1)].Load()
 }
@@ -104,8 +101,7 @@ func (w *Watchers[K]) make(i uint64) *Shard[K] {
 	return s
 }
 
-// Shards returns an iterator over the shards that have been used. One that is first used during the loop may be
-// missing.
+// Shards returns an iterator over the shards that have been used. One that is first used meanwhile may be missing.
 func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 	return func(yield func(*Shard[K]) bool) {
 		for i := range w.slots {
@@ -116,22 +112,26 @@ func (w *Watchers[K]) Shards() iter.Seq[*Shard[K]] {
 	}
 }
 
-// Close makes [Shard.Pass], and [Shard.Watch] for a first key, fail from now on. Whoever takes a shard's lock
-// later finds every operation that it has accepted: a registration with that lock held has linked its operation
-// before, or takes the lock later, and reads closed. A shard that is not found is made later.
+// Close makes [Shard.Pass], and [Shard.Watch] for a first key, fail from now on. Whoever takes a shard's lock later
+// finds every operation that it has accepted: a registration has linked its operation before, with that lock held, or
+// takes the lock later, and reads closed.
 func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
-// FirstKey returns the first key of m, which is held and linked, with its hash and its shard.
+// FirstKey returns the first key of m, which is held and linked.
 func FirstKey[K comparable](m *machine.Machine) (key K, hash uint64, s *Shard[K]) {
 	l := listOf[K](m.First())
 	return l.key, l.hash, l.shard
 }
 
-// Keys returns the keys of m, which is held and linked under each.
-func Keys[K comparable](m *machine.Machine) []K {
-	keys := []K{listOf[K](m.First()).key}
-	for i := range m.Extra() {
-		keys = append(keys, listOf[K](&m.Extra()[i]).key)
+// Waits returns what m waits for, which is held and linked under each key.
+func Waits[K comparable](m *machine.Machine) (waits []Wait[K]) {
+	for i := range m.Keys() {
+		w := m.First()
+		if i > 0 {
+			w = &m.Extra()[i-1]
+		}
+		l := listOf[K](w)
+		waits = append(waits, Wait[K]{l.key, w.Position, l.hash})
 	}
-	return keys
+	return waits
 }

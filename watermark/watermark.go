@@ -72,7 +72,7 @@ type Watermark[K comparable] struct {
 // otherwise each tries the waits of the others in vain. A key that is not equal to itself, as NaN,
 // is no key for a watermark: Advance and Close do not find those that wait under it.
 func New[K comparable](p *purgatory.Purgatory[K], key K, at int64) *Watermark[K] {
-	p.Keys() // panics, and says why, if p is not a purgatory that New has made
+	_ = p.Name() // panics if p is nil
 	w := &Watermark[K]{p: p, key: key}
 	w.at.Store(at)
 	return w

@@ -11,8 +11,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Machine is the state machine of one operation. It is safe for concurrent use, except for the methods that are
-// for the holder only.
+// Machine is the state machine of one operation. It is safe for concurrent use, but for what only the holder may call.
 //
 // Busy means that one goroutine, the holder, tries the operation or ends it. There is no mutex: nobody waits
 // for a holder, but sets a mark in the state word and goes on (docs/internals/decisions.md#a-state-word):
@@ -44,16 +43,15 @@ type Machine struct {
 	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
 	// While the operation waits, tail points to an array of extra() Watches; after it was cancelled, to the
-	// cause, an error. It belongs to the holder. One pointer for both saves a size class:
-	// docs/internals/decisions.md#112-bytes.
+	// cause, an error. It belongs to the holder. See docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
 	first Watch // of the first key: an operation on one key needs no second allocation
 }
 
 // The state word, from the lowest bit: the binding of the entry, with the purgatory to which the operation was
-// submitted; the phase, the marks, and the fields below. The owner is in the same word, so that Claim checks it
-// and claims in one step. A new operation has 0.
+// submitted, so that Claim checks it and claims in one step; the phase, the marks, and the fields below. A new
+// operation has 0.
 const (
 	phaseShift   = 32
 	phasePending = 1 << phaseShift
@@ -85,8 +83,8 @@ func (m *Machine) word() *sched.Uint64 { return &m.entry.Word }
 
 func init() { entry.Expire = expire }
 
-// expire ends the operation that e is part of. The conversion is safe: only Begin makes an entry an
-// operation's, and that is the first field of a Machine.
+// expire ends the operation that e is part of. The conversion is safe: only Begin makes an entry an operation's, the
+// first field of a Machine.
 func expire(e *entry.Entry) {
 	m := (*Machine)(unsafe.Pointer(e))
 	if held, _ := m.Claim(Expired, m.Owner()); held {
@@ -95,21 +93,21 @@ func expire(e *entry.Entry) {
 }
 
 // End has m, which is held and waits, ended by the function of its first list.
-func (m *Machine) End() { m.first.list.end(m) }
+func (m *Machine) End() { m.first.List.end(m) }
 
 var _ [-unsafe.Offsetof(Machine{}.entry)]struct{} // fails to compile unless entry is the first field
 
-// Start returns when the operation was accepted, on the timer's clock; less than 0 if it has not been watched.
+// Start returns when the operation was accepted, on the timer's clock; less than 0 if it was not.
 func (m *Machine) Start() time.Duration { return m.start - 1 }
 
-// SetStart sets the time of Start. Only the holder may call it, before it links any Watch.
+// SetStart is for the holder, before it links any Watch.
 func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if it is new.
 func (m *Machine) Owner() uint32 { return identity.In(m.word().Load()) }
 
-// Begin makes the caller the holder of op, whose machine is m, for so many keys, 1 to MaxKeys, and the
-// purgatory with this identity. It returns false if op is not new.
+// Begin makes the caller the holder of op, whose machine is m, for 1 to MaxKeys keys in the purgatory with this
+// identity. It returns false if op is not new.
 func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
 		return false
@@ -118,12 +116,11 @@ func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
 	return true
 }
 
-// Refuse ends a held operation that stands in no list, with the outcome Pending. Marks are dropped: the calls
-// that set them have reported that they ended nothing.
+// Refuse ends a held operation that stands in no list, with the outcome Pending. The calls that have set marks have
+// reported that they ended nothing.
 func (m *Machine) Refuse() { m.word().Store(phaseEnded | m.word().Load()&identity.Half) }
 
-// Acquire makes the caller the holder of a pending operation, to try it. If another goroutine is the holder,
-// Acquire tells it to try again.
+// Acquire makes the caller the holder of a pending operation, to try it. Another holder is told to try again.
 func (m *Machine) Acquire() (held bool) {
 	for {
 		word := m.word().Load()
@@ -132,8 +129,7 @@ func (m *Machine) Acquire() (held bool) {
 		case phasePending:
 			next = word&^phaseMask | phaseBusy | checked
 		case phaseBusy:
-			// If the mark is set already, the holder will clear it before it tries
-			// again. That try sees the caller's change too.
+			// If the mark is set, the holder clears it before it tries again, and sees the caller's change, too.
 		default:
 			return false
 		}
@@ -143,7 +139,7 @@ func (m *Machine) Acquire() (held bool) {
 	}
 }
 
-// Claim makes the caller the holder of a pending operation of owner, to end it with o. A holder gets o as the
+// Claim makes the caller the holder of a pending operation of owner, to end it with o. Another holder gets o as the
 // wish to carry out when its try returns false, unless it has one.
 func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	for {
@@ -165,10 +161,10 @@ func (m *Machine) Claim(o Outcome, owner uint32) (held, wished bool) {
 	}
 }
 
-// Checked reports whether Acquire has been called for m, which the caller holds.
+// Checked reports whether Acquire has been called.
 func (m *Machine) Checked() bool { return m.word().Load()&checked != 0 }
 
-// Asked tells the holder whether another goroutine has asked for a try.
+// Asked tells the holder whether Acquire has been called meanwhile.
 func (m *Machine) Asked() bool { return m.word().Load()&again != 0 }
 
 // ReleaseUnmarked is Release if there is no mark. Otherwise it returns false.
@@ -177,9 +173,8 @@ func (m *Machine) ReleaseUnmarked() bool {
 	return word&(again|wishMask) == 0 && m.word().CompareAndSwap(word, word&^phaseMask|phasePending|accepted)
 }
 
-// Release releases a held operation whose try returned false, unless a mark tells its holder to end it with the
-// wish, which is its outcome now, or to try again. Without retry, tryAgain says that m is released and another
-// goroutine must try it.
+// Release releases a held operation whose try returned false, unless a mark tells its holder to end it with the wish,
+// which is its outcome now, or to try again. Without retry, tryAgain says that m is released and a walk must try it.
 func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 	for {
 		word := m.word().Load()
@@ -212,43 +207,37 @@ func (m *Machine) EndsAs() Outcome {
 	return Satisfied
 }
 
-// Ending reports whether m has ended, or its holder is about to end it, or has been asked to.
+// Ending reports whether m has ended, or is about to.
 func (m *Machine) Ending() bool {
 	word := m.word().Load()
 	return word&phaseMask == phaseEnded || word&(wishMask|outcomeMask) != 0
 }
 
-// Settle ends a held operation, whose watches are unlinked or stale, with the outcome of EndsAs; it keeps the
-// cause of a cancellation. It reports whether a wish to cancel was set.
+// Settle ends a held operation, which has left its lists, with the outcome of EndsAs; it keeps the cause of a
+// cancellation. It reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
-	word := m.word().Load()
-	outcome := word & outcomeMask
-	if outcome == 0 {
-		outcome = uint64(Satisfied) << outcomeShift
-	}
-	if outcome == uint64(Cancelled)<<outcomeShift {
+	outcome := m.EndsAs()
+	if outcome == Cancelled {
 		m.tail = unsafe.Pointer(cause)
 	} else if m.tail != nil {
 		m.tail = nil
 	}
-	before := m.word().Swap(phaseEnded | outcome | word&identity.Half)
+	before := m.word().Swap(phaseEnded | uint64(outcome)<<outcomeShift | m.word().Load()&identity.Half)
 	assertHeld(before)
 	return before&wishMask == uint64(Cancelled)<<wishShift
 }
 
-// AcceptedBy reports whether m was submitted to the purgatory with the identity owner, was released, and has
-// not ended.
+// AcceptedBy reports whether m waits in the purgatory with the identity owner, and its registration is over.
 func (m *Machine) AcceptedBy(owner uint32) bool {
 	word := m.word().Load()
 	return word&accepted != 0 && identity.In(word) == owner
 }
 
-// Chain puts next behind m; Unchain takes m out, and returns what was behind it. Both operations have ended,
-// and so have left the timer, whose link they use.
+// Chain puts next behind m. Both have ended, and so have left the timer, whose link they use.
 func (m *Machine) Chain(next *Machine) { m.entry.Next = &next.entry.Link }
 
-// Unchain is the reverse of Chain. The conversion is safe: Chain has been given a Machine.
+// Unchain takes m out, and returns what was behind it. The conversion is safe: Chain has been given a Machine.
 func (m *Machine) Unchain() (next *Machine) {
 	next = (*Machine)(unsafe.Pointer(m.entry.Next))
 	m.entry.Next = nil

@@ -273,20 +273,6 @@ func TestAChainOfOperations(t *testing.T) {
 	assert.Nil(t, second.Unchain())
 }
 
-// indirect embeds by pointer, which compiles.
-type indirect struct{ *task }
-
-func TestFindReturnsNilForNilOperations(t *testing.T) {
-	var none *task
-	assert.Nil(t, Find(nil))
-	assert.Nil(t, Find(none))
-	assert.Nil(t, Find(&indirect{}))
-	assert.Nil(t, Find(indirect{}))
-	op := &task{}
-	assert.Same(t, Of(op), Find(op))
-	assert.Same(t, Of(op), Find(&indirect{op}))
-}
-
 func TestAMachineKnowsItsOperationAndEntry(t *testing.T) {
 	op := &task{}
 	m := Of(op)

@@ -5,13 +5,13 @@ import (
 	"unsafe"
 )
 
-// Watch stands in a watcher list for one operation under one key. The list's lock guards next and prev. The
+// Watch stands in a watcher list for one operation under one key. The list's lock guards next and Prev. The
 // other fields belong to the operation's holder, or to the goroutine that takes a stale watch out.
 type Watch struct {
-	next, prev *Watch
-	list       *List
-	machine    *Machine // nil in a mark of an index, and in a root
-	position   int64
+	next, Prev *Watch   // Prev may be the root of the list
+	List       *List    // nil: it is in none
+	Machine    *Machine // nil in a mark of an index, and in a root
+	Position   int64
 }
 
 // List is a ring of watches. The lock of the watcher shard that owns it guards it.
@@ -24,8 +24,8 @@ type List struct {
 
 // Init makes l an empty list, whose operations end by end.
 func (l *List) Init(end func(*Machine)) {
-	l.root.next, l.root.prev = &l.root, &l.root
-	l.root.position, l.end = math.MinInt64, end
+	l.root.next, l.root.Prev = &l.root, &l.root
+	l.root.Position, l.end = math.MinInt64, end
 }
 
 // Len returns the number of operations in l.
@@ -35,7 +35,7 @@ func (l *List) Len() int { return l.len }
 func (l *List) First() *Watch { return l.Next(&l.root) }
 
 // Last returns the last element, or the root of an empty list.
-func (l *List) Last() *Watch { return l.root.prev }
+func (l *List) Last() *Watch { return l.root.Prev }
 
 // Next returns the element after w, nil if w is the last.
 func (l *List) Next(w *Watch) *Watch {
@@ -45,15 +45,12 @@ func (l *List) Next(w *Watch) *Watch {
 	return w.next
 }
 
-// Prev returns the element before w, which may be the root.
-func (w *Watch) Prev() *Watch { return w.prev }
-
-// Link inserts w, which belongs to m, or is a mark of an index if m is nil, behind after.
+// Link inserts w, which belongs to m, or is a mark if m is nil, behind after.
 func (l *List) Link(w *Watch, m *Machine, position int64, after *Watch) {
-	w.list, w.machine, w.position = l, m, position
+	w.List, w.Machine, w.Position = l, m, position
 	next := after.next
-	w.prev, w.next = after, next
-	next.prev, after.next = w, w
+	w.Prev, w.next = after, next
+	next.Prev, after.next = w, w
 	if m != nil {
 		l.len++
 	}
@@ -61,16 +58,16 @@ func (l *List) Link(w *Watch, m *Machine, position int64, after *Watch) {
 
 // Unlink takes w out of its list.
 func (w *Watch) Unlink() {
-	l := w.list
-	next, prev := w.next, w.prev
+	l := w.List
+	next, prev := w.next, w.Prev
 	if l.walk == w {
 		l.walk = next
 	}
-	if w.machine != nil {
+	if w.Machine != nil {
 		l.len--
 	}
-	prev.next, next.prev = next, prev
-	w.next, w.prev, w.list = nil, nil, nil // machine may stay: w lies in the operation
+	prev.next, next.Prev = next, prev
+	w.next, w.Prev, w.List = nil, nil, nil // machine may stay: w lies in the operation
 }
 
 // Start puts the cursor before the first element.
@@ -79,9 +76,9 @@ func (l *List) Start() { l.walk = l.root.next }
 // Read puts the next operations into out, up to a position, and moves the cursor behind them.
 func (l *List) Read(upTo int64, out []*Machine) (n int) {
 	w := l.walk
-	for ; w != &l.root && n < len(out) && w.position <= upTo; w = w.next {
-		if w.machine != nil {
-			out[n] = w.machine
+	for ; w != &l.root && n < len(out) && w.Position <= upTo; w = w.next {
+		if w.Machine != nil {
+			out[n] = w.Machine
 			n++
 		}
 	}
@@ -90,16 +87,7 @@ func (l *List) Read(upTo int64, out []*Machine) (n int) {
 }
 
 // AtEnd reports whether the cursor stands behind every element up to a position.
-func (l *List) AtEnd(upTo int64) bool { return l.walk == &l.root || l.walk.position > upTo }
-
-// List returns the list that w is in, nil if none. It is for the holder, or who takes out a stale watch.
-func (w *Watch) List() *List { return w.list }
-
-// Machine returns the machine of the operation, nil if w is a mark.
-func (w *Watch) Machine() *Machine { return w.machine }
-
-// Position returns the position at which w was linked.
-func (w *Watch) Position() int64 { return w.position }
+func (l *List) AtEnd(upTo int64) bool { return l.walk == &l.root || l.walk.Position > upTo }
 
 // extra returns the number of watches beyond the first.
 func (m *Machine) extra() int { return int(m.word().Load() >> extraShift) }
@@ -110,15 +98,15 @@ func (m *Machine) Keys() int { return m.extra() + 1 }
 // First returns the watch of the first key.
 func (m *Machine) First() *Watch { return &m.first }
 
-// MakeExtra allocates the watches beyond the first. Only the holder may call it, once.
+// MakeExtra allocates the watches beyond the first, for the holder.
 func (m *Machine) MakeExtra() []Watch {
 	extra := make([]Watch, m.extra())
 	m.tail = unsafe.Pointer(unsafe.SliceData(extra))
 	return extra
 }
 
-// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail of an
-// operation that has not ended is nil or points to extra() Watches.
+// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail is nil or
+// points to extra() Watches then.
 func (m *Machine) Extra() []Watch {
 	if m.tail == nil {
 		return nil

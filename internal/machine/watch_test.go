@@ -24,12 +24,12 @@ func TestAnUnlinkedWatchRefersToNothing(t *testing.T) {
 	l.Init(nil)
 	machines := linked(&l, 0, 1, 2)
 	w := machines[1].First()
-	assert.EqualValues(t, 1, w.Position())
+	assert.EqualValues(t, 1, w.Position)
 	w.Unlink()
-	assert.True(t, w.next == nil && w.prev == nil && w.List() == nil)
+	assert.True(t, w.next == nil && w.Prev == nil && w.List == nil)
 	assert.Equal(t, 2, l.Len())
 	assert.Same(t, machines[2].First(), l.Next(l.First()))
-	assert.Same(t, machines[0].First(), l.Last().Prev())
+	assert.Same(t, machines[0].First(), l.Last().Prev)
 }
 
 // A cursor goes over the operations of a list up to a position, past marks, while elements come and go anywhere.
@@ -55,7 +55,7 @@ func TestACursorAgainstAModel(t *testing.T) {
 				}
 				if i > 0 {
 					after = want[i-1].Watch
-					position = want[i-1].Position()
+					position = want[i-1].Position
 				}
 				if i == len(want) {
 					position += random.Int64N(2)
@@ -84,7 +84,7 @@ func TestACursorAgainstAModel(t *testing.T) {
 				}
 				out := make([]*Machine, 1+random.IntN(3))
 				var read []*Machine
-				for at < len(want) && len(read) < len(out) && want[at].Position() <= upTo {
+				for at < len(want) && len(read) < len(out) && want[at].Position <= upTo {
 					if want[at].m != nil {
 						read = append(read, want[at].m)
 					}
@@ -92,21 +92,21 @@ func TestACursorAgainstAModel(t *testing.T) {
 				}
 				n := l.Read(upTo, out)
 				require.True(t, slices.Equal(read, out[:n]), "seed %d", seed)
-				require.Equal(t, at == len(want) || want[at].Position() > upTo, l.AtEnd(upTo))
+				require.Equal(t, at == len(want) || want[at].Position > upTo, l.AtEnd(upTo))
 			}
 			var forth, back []*Watch
 			n := 0
 			for w := l.First(); w != nil; w = l.Next(w) {
-				if forth = append(forth, w); w.Machine() != nil {
+				if forth = append(forth, w); w.Machine != nil {
 					n++
 				}
 			}
-			for w := l.Last(); w != &l.root; w = w.Prev() {
+			for w := l.Last(); w != &l.root; w = w.Prev {
 				back = append(back, w)
 			}
 			slices.Reverse(back)
 			require.True(t, slices.Equal(forth, back), "seed %d", seed)
-			require.True(t, slices.EqualFunc(want, forth, func(e element, w *Watch) bool { return e.Watch == w && e.m == w.Machine() }), "seed %d", seed)
+			require.True(t, slices.EqualFunc(want, forth, func(e element, w *Watch) bool { return e.Watch == w && e.m == w.Machine }), "seed %d", seed)
 			require.Equal(t, n, l.Len(), "seed %d", seed)
 		}
 	}

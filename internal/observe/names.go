@@ -1,20 +1,10 @@
 package observe
 
 import (
-	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/delayedop/purgatory/internal/guard"
 )
-
-// Kind names op in errors and records: by what it waits in, "Await" or "Wait", or by its type.
-func Kind(op any) (kind string) {
-	if w, ok := op.(interface{ WaitsIn() string }); ok {
-		kind = w.WaitsIn()
-	}
-	return cmp.Or(kind, fmt.Sprintf("%T", op))
-}
 
 // Key formats a key.
 func Key(key any) string { return cut(guard.Text(key)) }

@@ -3,6 +3,7 @@ package observe
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 // EventPanic is the record of a panic.
 const EventPanic = "purgatory.panic"
 
-// Records are the records of a purgatory. Of each event they have at most recordsPerSecond a second. A goroutine of their own
+// Records are the records of a purgatory, of each event at most recordsPerSecond a second. A goroutine of their own
 // calls the logger and the handler. They are safe for concurrent use.
 type Records struct {
 	purgatory string
@@ -69,8 +70,8 @@ func (r *Records) allow(event string) (suppressed int, ok bool) {
 	return suppressed, c.n <= recordsPerSecond
 }
 
-// Log logs an event, unless there are too many records of it. args returns its attributes; it runs where the logger does, and may
-// format keys.
+// Log logs an event, unless there are too many records of it. args returns its attributes; it runs where the logger
+// does, and may format keys.
 func (r *Records) Log(level slog.Level, event string, args func() []any) {
 	if r.Off() {
 		return
@@ -93,22 +94,22 @@ func (r *Records) write(l *slog.Logger, level slog.Level, event string, args []a
 	return true
 }
 
-// Panicked counts a panic in user code other than an operation's method, logs it, and calls the handler.
+// Panicked is Panic for user code other than an operation's method.
 func (r *Records) Panicked(recovered any, stack []byte) {
 	r.panicked(recovered, stack, func() []any { return nil })
 }
 
-// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. The deferred function that has
-// recovered v calls Panic: the stack still has the panic there.
+// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. The deferred function that
+// has recovered v calls it: the stack still has the panic there.
 func (r *Records) Panic(v, op any, method string, key any) {
-	kind := Kind(op) // now: a record that waits must not keep op in memory
+	kind := fmt.Sprintf("%T", op) // now: a record that waits must not keep op in memory
 	r.panicked(v, debug.Stack(), func() []any {
 		return []any{"operation", kind, "callback", method, "key", Key(key)}
 	})
 }
 
-// panicked has the panic written by slog's default logger if there is no handler, and the logger does not log it, or panics or calls
-// runtime.Goexit in place of that.
+// panicked has slog's default logger write the panic if there is no handler, and the logger has not logged it: it may
+// also panic or call runtime.Goexit.
 func (r *Records) panicked(v any, stack []byte, about func() []any) {
 	r.panics.Add(1)
 	suppressed, ok := r.allow(EventPanic)

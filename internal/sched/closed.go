@@ -4,6 +4,9 @@ import "errors"
 
 // Closed reports whether c is closed. Nothing is sent on c. A nil c is not closed.
 func Closed(c <-chan struct{}) bool {
+	if c == nil { // else the runtime is called
+		return false
+	}
 	select {
 	case <-c:
 		return true

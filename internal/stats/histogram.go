@@ -14,11 +14,10 @@ const NumBuckets = 24
 
 const unit = time.Millisecond // the bound of the first bucket
 
-// Histogram counts durations in buckets with fixed bounds, each twice the one before: 1 ms, 2 ms, 4 ms, and so on up to
-// 4,194 s. The zero value is empty.
+// Histogram counts durations in buckets with fixed bounds, each twice the one before: 1 ms, 2 ms, 4 ms, up to 4,194 s.
+// The zero value is empty.
 type Histogram struct {
-	// Counts[i] is the number of durations over Bound(i-1) and up to Bound(i). The last
-	// is the number of those over all bounds.
+	// Counts[i] is the number of durations over Bound(i-1) and up to Bound(i); the last has those over all bounds.
 	Counts [NumBuckets]int64
 	// Sum is the sum of all durations in seconds.
 	Sum float64
@@ -41,8 +40,7 @@ func (h *Histogram) AddAll(other *Histogram) {
 	h.Sum += other.Sum
 }
 
-// Bound returns the upper bound, inclusive, of the i-th bucket. The bound of the last
-// bucket is math.MaxInt64.
+// Bound returns the upper bound, inclusive, of the i-th bucket; that of the last is math.MaxInt64.
 func (h Histogram) Bound(i int) time.Duration {
 	if i >= NumBuckets-1 {
 		return math.MaxInt64
@@ -58,9 +56,8 @@ func (h Histogram) Count() (n int64) {
 	return n
 }
 
-// Quantile returns the bound of the bucket in which the q-quantile lies, for q from 0 to
-// 1: the q-quantile is at most that bound, and over half of it. Quantile returns 0 if the
-// histogram is empty, and math.MaxInt64 if the q-quantile lies over all bounds.
+// Quantile returns the bound of the bucket in which the q-quantile lies, for q from 0 to 1; 0 if the histogram is
+// empty.
 func (h Histogram) Quantile(q float64) time.Duration {
 	n := h.Count()
 	if n == 0 {
@@ -75,8 +72,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return h.Bound(NumBuckets - 1)
 }
 
-// Since returns the durations that were added to the histogram after before, an earlier
-// snapshot of it, was taken.
+// Since returns the durations that were added after before, an earlier snapshot, was taken.
 func (h Histogram) Since(before *Histogram) Histogram {
 	for i, c := range before.Counts {
 		h.Counts[i] -= c

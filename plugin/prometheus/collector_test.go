@@ -178,7 +178,7 @@ func TestTheDocumentationCountsTheSeries(t *testing.T) {
 	all, err := New(newPurgatory[string](t, "p", purgatory.WithDiagnostics()))
 	require.NoError(t, err)
 	histograms := testutil.CollectAndCount(all, "purgatory_wait_seconds")
-	classic := histograms * (purgatory.HistogramBuckets + 2) // buckets, sum, count
+	classic := histograms * (len(purgatory.Histogram{}.Counts) + 2) // buckets, sum, count
 	none, err := New()
 	require.NoError(t, err)
 	require.NoError(t, none.AddSignals(said{Name: "nats"}))

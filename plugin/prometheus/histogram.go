@@ -10,7 +10,7 @@ import (
 	"github.com/delayedop/purgatory/purgatory"
 )
 
-func cumulative(h *purgatory.Histogram) (sums [purgatory.HistogramBuckets]uint64) {
+func cumulative(h *purgatory.Histogram) (sums [len(purgatory.Histogram{}.Counts)]uint64) {
 	var n uint64
 	for i, c := range h.Counts {
 		n += uint64(c)
@@ -22,11 +22,11 @@ func cumulative(h *purgatory.Histogram) (sums [purgatory.HistogramBuckets]uint64
 // classic returns h with the buckets that it has, in seconds.
 func classic(desc *prometheus.Desc, h *purgatory.Histogram, labels ...string) prometheus.Metric {
 	sums := cumulative(h)
-	buckets := make(map[float64]uint64, purgatory.HistogramBuckets-1)
-	for i, n := range sums[:purgatory.HistogramBuckets-1] {
+	buckets := make(map[float64]uint64, len(purgatory.Histogram{}.Counts)-1)
+	for i, n := range sums[:len(purgatory.Histogram{}.Counts)-1] {
 		buckets[h.Bound(i).Seconds()] = n
 	}
-	return prometheus.MustNewConstHistogram(desc, sums[purgatory.HistogramBuckets-1], h.Sum, buckets, labels...)
+	return prometheus.MustNewConstHistogram(desc, sums[len(purgatory.Histogram{}.Counts)-1], h.Sum, buckets, labels...)
 }
 
 // both is a classic histogram that has the buckets of a native one beside its own.

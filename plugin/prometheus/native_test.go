@@ -57,8 +57,8 @@ func TestNativeBucketsStandBesideTheClassicOnes(t *testing.T) {
 	got, counts := native(t, c, "satisfied")
 	assert.Equal(t, want, counts)
 	assert.EqualValues(t, 0, got.GetSchema())
-	assert.Len(t, got.GetBucket(), purgatory.HistogramBuckets-1)
-	for i := range purgatory.HistogramBuckets - 1 {
+	assert.Len(t, got.GetBucket(), len(purgatory.Histogram{}.Counts)-1)
+	for i := range len(purgatory.Histogram{}.Counts) - 1 {
 		assert.InEpsilon(t, h.Bound(i).Seconds(), math.Exp2(float64(i-10)), 0.025)
 	}
 }

@@ -122,7 +122,7 @@ func TestEachHistogramIsUnderItsName(t *testing.T) {
 			for i, count := range h.Counts {
 				total += count
 				bound := "+Inf"
-				if i < purgatory.HistogramBuckets-1 {
+				if i < len(purgatory.Histogram{}.Counts)-1 {
 					bound = fmt.Sprint(h.Bound(i).Seconds())
 				}
 				assert.Contains(t, text, fmt.Sprintf("purgatory_wait_seconds_bucket{%s,le=%q} %d\n", labels, bound, total))

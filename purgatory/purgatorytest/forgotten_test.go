@@ -79,7 +79,7 @@ func TestAForgottenCheckFailsTheTest(t *testing.T) {
 		assert.NoError(t, <-answer, "a yes is not dropped")
 	})
 	assert.Equal(t, []string{"purgatorytest: 1 operations were ready at their timeout: state has changed, and no check came after that:" +
-		"\n\tAwait waited for orders, and no check or signal names this key"}, said)
+		"\n\t*purgatory.await waited for orders, and no check or signal names this key"}, said)
 }
 
 // The failure says what is known of the checks: nobody has to guess whether one is missing, came too early, or not far enough.

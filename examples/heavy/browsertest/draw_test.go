@@ -61,7 +61,7 @@ func TestPlotsAreToScale(t *testing.T) {
 		p.History = append(p.History, debug.SampleView{Time: 1000 * second, Pending: 150 * second, Ended: []int64{1000 * second, 0, 300 * second, 0, 0}})
 	}
 	p.Seconds, p.Stats.Checks = 10, 123_450
-	last := purgatory.HistogramBuckets - 1
+	last := len(purgatory.Histogram{}.Counts) - 1
 	p.Stats.Waited[operation.Expired].Counts[last] = 9
 	p.Stats.Waited[operation.Satisfied].Counts[last] = 6
 	b := draws(t, debug.View{Purgatories: []debug.PurgatoryView{p}})

@@ -14,25 +14,34 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Enter returns how many are inside. The count of answered operations wraps around, and does not change that of those inside.
-func TestAGateCountsWhoIsInside(t *testing.T) {
+// Each visit has a place of its own, which is used again, and knows how many there are. Those that are free are let go of. The count of
+// answered operations wraps around.
+func TestAShardCountsWhoIsInside(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
 	s.gate.Store(uint64(answeredMax-1) << insideBits)
 	s.mu.accepted = answeredMax + 2
-	var v Visit
-	for i := 1; i <= 3; i++ {
-		var inside int
-		inside, v = s.Enter(1)
-		assert.Equal(t, i, inside)
+	for _, crowd := range []int{3, 2, 17, 1, 2} {
+		var visits []Visit[int]
+		for i := range crowd {
+			v := s.Enter(i, newOp(1))
+			assert.Equal(t, i+1, v.Inside)
+			visits = append(visits, v)
+			checkInvariants(t, w)
+		}
+		for i := range visits {
+			s.Exit(visits[(i+1)%crowd], 0)
+			assert.Equal(t, crowd-i-1, inside(w))
+			checkInvariants(t, w)
+		}
+		w.Blocked(0, 0)
+		assert.Nil(t, s.mu.place.next)
+		assert.Zero(t, s.mu.place.key)
 	}
+	v := s.Enter(1, newOp(1))
 	assert.Equal(t, 3, w.Unanswered())
-	s.Exit(2, v)
-	assert.Equal(t, []int{2, 1}, []int{w.Inside(), w.Unanswered()})
-	s.Exit(0, v)
-	assert.Equal(t, []int{1, 1}, []int{w.Inside(), w.Unanswered()})
-	s.Exit(1, v)
-	assert.Equal(t, []int{0, 0}, []int{w.Inside(), w.Unanswered()})
+	s.Exit(v, 2)
+	assert.Equal(t, []int{0, 1}, []int{inside(w), w.Unanswered()})
 }
 
 func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
@@ -43,11 +52,15 @@ func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	assert.Equal(t, 1, w.Unanswered(), "it waits")
 	end(w, b, m)
 	assert.Equal(t, 1, w.Unanswered(), "it has ended, and is not answered")
-	_, era := w.Shard(w.Hash(b)).Enter(b)
-	w.Shard(w.Hash(b)).Exit(1, era)
+	s := w.Shard(w.Hash(b))
+	s.Exit(s.Enter(b, m), 1)
 	assert.Zero(t, w.Unanswered())
-	require.True(t, w.Shard(w.Hash(a)).Pass(machine.Satisfied))
-	assert.Equal(t, 1, w.Unanswered(), "whoever did not wait is to be answered, too")
+	s = w.Shard(w.Hash(a))
+	require.True(t, pass(s, machine.Satisfied))
+	assert.Zero(t, w.Unanswered(), "it has no callbacks")
+	v, ok := s.Pass(machine.Satisfied, a, m)
+	require.True(t, ok)
+	assert.Equal(t, []int{1, 1}, []int{v.Inside, w.Unanswered()}, "whoever did not wait is to be answered, too")
 }
 
 // Several goroutines accept, end and answer operations. At every moment at least one is accepted and not answered: each goroutine
@@ -63,8 +76,7 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 		key, _, _ := FirstKey[int](m)
 		end(w, key+1000*r.IntN(3), m)
 		s := w.Shard(uint64(r.IntN(len(w.slots)))) // that in which it ends
-		_, era := s.Enter(8)
-		s.Exit(1, era)
+		s.Exit(s.Enter(8, m), 1)
 	}
 	batons <- accept(rand.New(rand.NewPCG(9, 9)))
 	var looks atomic.Int64
@@ -101,45 +113,28 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 	assert.Zero(t, w.Unanswered(), "the last one is answered")
 }
 
-// ended has an operation of a key end in s, as the next ones whose callbacks run.
-func ended(s *Shard[int], key int) {
-	m := newOp(1)
-	s.Watch(m, m.First(), &Wait[int]{key, anyPosition, uint64(key)})
-	s.lock()
-	s.leaveLocked([]*machine.Machine{m})
-	s.unlock()
-	m.Settle(nil)
-}
-
 // A callback that does not return is seen, and named, whatever else begins and returns in its shard.
 func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 4})
 	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, 0).For }
 	assert.Zero(t, blocked(1), "no shard is used")
 	busy, quiet := w.Shard(0), w.Shard(1)
-	ended(busy, 8)
-	ended(quiet, 9)
 	assert.Zero(t, blocked(2), "nobody is inside")
-	_, stays := busy.Enter(8)
+	stays := busy.Enter(8, newOp(1))
 	assert.Zero(t, blocked(3), "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
 		b := w.Blocked(second*time.Second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
-		ended(busy, 12)
-		_, era := busy.Enter(12)
-		busy.Exit(1, era)
-		busy.lock()
-		busy.mu.tries++
-		busy.unlock()
+		busy.Exit(busy.Enter(12, newOp(1)), 1)
 	}
-	_, other := quiet.Enter(9)
+	other := quiet.Enter(9, newOp(1))
 	blocked(10)
 	assert.Equal(t, 8*time.Second, blocked(11), "the longest")
-	busy.Exit(1, stays)
-	assert.Equal(t, time.Second+time.Second, blocked(12), "of the other shard")
-	assert.Equal(t, 3*time.Second, w.Blocked(63*time.Second, 50*time.Second).For, "a stall does not count")
-	assert.Equal(t, 4*time.Second, blocked(64))
-	quiet.Exit(1, other)
+	busy.Exit(stays, 1)
+	assert.Equal(t, 2*time.Second, blocked(12), "of the other shard")
+	assert.Equal(t, 2*time.Second, w.Blocked(62*time.Second, 50*time.Second).For, "a stall does not count")
+	assert.Equal(t, 3*time.Second, blocked(63))
+	quiet.Exit(other, 1)
 	assert.Zero(t, blocked(65))
 }
 
@@ -147,13 +142,12 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 	w := New(Config[int]{Kick: func() {}, Shards: 1})
 	s := w.Shard(0)
-	ended(s, 8)
-	_, era := s.Enter(8)
+	v := s.Enter(8, newOp(1))
 	for second := range time.Duration(100) {
 		assert.LessOrEqual(t, w.Blocked(second*time.Second, 0).For, time.Second)
-		_, next := s.Enter(8)
-		s.Exit(1, era)
-		era = next
+		next := s.Enter(8, newOp(1))
+		s.Exit(v, 1)
+		v = next
 	}
 }
 
@@ -172,6 +166,9 @@ func TestAShardIsBlockedByATry(t *testing.T) {
 	assert.Zero(t, w.Blocked(10*time.Second, 0).For)
 	b := w.Blocked(13*time.Second, 0)
 	assert.Equal(t, []any{1, 3 * time.Second}, []any{b.Key, b.For})
-	pause(&walk)
+	for len(out) > 0 {
+		out = out[:walk.Next(nil, 1, out, false)]
+	}
+	resume(&walk, 1)
 	assert.Zero(t, w.Blocked(20*time.Second, 0).For, "nobody tries")
 }
