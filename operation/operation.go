@@ -7,28 +7,33 @@ import (
 )
 
 // Operation is a request that waits until its condition is met or its timeout passes. A type becomes one by embedding
-// [DelayedOperation] by value and implementing three methods:
-//
-//	TryComplete() bool
-//	OnComplete()
-//	OnExpiration()
+// [DelayedOperation] by value and implementing these three methods.
 //
 // The purgatory holds no lock while they run. They may call any method that does not block, on any purgatory, with any
 // key.
-//
-// TryComplete reports whether the condition is met now. It may record results for OnComplete. It must not block:
-// meanwhile nobody tries the other operations of the key. A panic and runtime.Goexit count as false. A check tries up to
-// 128 operations of a key before it calls the first OnComplete. One that takes something gives it back in OnComplete, or
-// where TryCompleteElseWatch returns an error: the purgatory may close after a TryComplete that has returned true. For
-// items that are handed to those who wait, see package queue.
-//
-// OnComplete runs exactly once, after the operation has ended, whatever its [DelayedOperation.Outcome]. One that blocks
-// delays the goroutine that runs it, and the callbacks of other operations that the same call has ended.
-//
-// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.
-type Operation = machine.Operation
+type Operation interface {
+	// TryComplete reports whether the condition is met now. It may record results for OnComplete. It must not block:
+	// meanwhile nobody tries the other operations of the key. A panic and runtime.Goexit count as false.
+	//
+	// A check tries up to 128 operations of a key before it calls the first OnComplete. One that takes something here
+	// gives it back in OnComplete, or where TryCompleteElseWatch returns an error: the purgatory may close after a
+	// TryComplete that has returned true. For items that are handed to those who wait, see package queue.
+	TryComplete() bool
 
-type core = machine.Core
+	// OnComplete runs exactly once, after the operation has ended, whatever its [DelayedOperation.Outcome]. One that
+	// blocks delays the goroutine that runs it, and the callbacks of other operations that the same call has ended.
+	OnComplete()
+
+	// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.
+	OnExpiration()
+
+	embedded // only a type that embeds DelayedOperation implements this
+}
+
+type (
+	embedded = machine.Embedded
+	core     = machine.Core
+)
 
 // DelayedOperation is the part of an [Operation] that the purgatory uses: so an operation on one key is one allocation.
 // Embed it by value, once; do not copy it. Its zero value is ready to use. Submit a pointer to your type, and give its methods pointer receivers: the compiler rejects a

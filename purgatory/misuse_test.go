@@ -129,8 +129,8 @@ func main() {
 var _ operation.Outcome
 `
 	for _, c := range []struct{ embedded, submitted, says string }{
-		{"n int", "&fetch{}", "*fetch does not implement machine.Operation (missing method embedOperationDelayedOperation)"},
-		{"operation.DelayedOperation", "fetch{}", "fetch does not implement machine.Operation (method OnComplete has pointer receiver)"},
+		{"n int", "&fetch{}", "*fetch does not implement operation.Operation (missing method embedOperationDelayedOperation)"},
+		{"operation.DelayedOperation", "fetch{}", "fetch does not implement operation.Operation (method OnComplete has pointer receiver)"},
 		{"operation.DelayedOperation", "&fetch{}", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "main.go")

@@ -52,9 +52,10 @@ func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, wai
 			completed, err = p.unwind(op, m, timeout, waits, recover())
 		}
 	}()
-	m = machine.Of(op)
+	own := machine.Operation(op) // a conversion costs a look-up
+	m = machine.Of(own)
 	switch {
-	case !m.Begin(op, len(waits), p.id):
+	case !m.Begin(own, len(waits), p.id):
 		over = true
 		return false, p.refusal(ErrUsed, "%T was submitted before", op)
 	case !tried && m.Try():

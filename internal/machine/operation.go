@@ -1,13 +1,15 @@
 package machine
 
-// Operation is declared here, since package operation imports this one: a conversion from an interface there costs a
-// look-up, 2 % of an operation's life.
+// Operation is the method set of operation.Operation, which imports this package.
 type Operation interface {
 	TryComplete() bool
 	OnComplete()
 	OnExpiration()
-	embedOperationDelayedOperation() *Machine // the compiler names it where no Core is embedded
+	Embedded
 }
+
+// Embedded is implemented by the types that embed a [Core]. The compiler prints the method's name for others.
+type Embedded interface{ embedOperationDelayedOperation() *Machine }
 
 // Waker is implemented by operations of this module. If OnlyWakes returns true, the callbacks need no worker.
 type Waker interface{ OnlyWakes() bool }
