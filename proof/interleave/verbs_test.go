@@ -185,7 +185,7 @@ func (e *env) atTheEnd() {
 	calls, quiet := e.calls, e.underWay == 0
 	w := watchersOf(e.p)
 	handed, idle := queuedIn(e.p) // others go on meanwhile
-	if unanswered, inside, signalled := w.Unanswered(), w.Inside(), w.Signalled(); quiet && e.calls == calls &&
+	if unanswered, inside, signalled := w.Unanswered(), w.Totals(nil).Inside, w.Signalled(); quiet && e.calls == calls &&
 		(unanswered+inside+handed > 0 || signalled || !idle) {
 		e.fail("when Shutdown returns %d are unanswered, %d run, %d callbacks are queued, signals: %v, no worker: %v", unanswered, inside, handed, signalled, idle)
 	}
