@@ -172,11 +172,11 @@ func (t *store) Cancel(task *TaskEntry) bool {
 // CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
-	for _, task := range tasks {
+	for i, task := range tasks {
 		if task == nil {
 			continue
 		}
-		if s == nil || s != t.shardOf(&task.entry) {
+		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
