@@ -29,12 +29,7 @@ func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) e
 	}
 	s.mu.Lock()
 	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
-		if !t.owns(e) {
-			s.mu.Unlock()
-			t.adopt(task)
-			s.mu.Lock()
-		}
-		if err := t.admitLocked(e, limit); err != nil {
+		if err := t.admitLocked(s, e, limit); err != nil {
 			s.mu.Unlock()
 			return err
 		}
@@ -76,16 +71,22 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e, or returns the error of AddAt. It counts e last: otherwise another one could be refused
+// admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another one could be refused
 // although there is room.
-func (t *store) admitLocked(e *entry.Entry, limit int64) error {
-	switch task := taskEntry(e); {
-	case !e.OfOperation() && task.bound == nil:
+func (t *store) admitLocked(s *shard, e *entry.Entry, limit int64) error {
+	for !t.owns(e) {
+		s.mu.Unlock()
+		adopted := t.adopt(taskEntry(e))
+		s.mu.Lock()
+		if !adopted {
+			return fmt.Errorf("%w, in another timer", ErrScheduled)
+		}
+	}
+	switch {
+	case !e.OfOperation() && taskEntry(e).bound == nil:
 		return ErrNoTask
 	case t.stopped.Load():
 		return ErrStopped
-	case !t.owns(e):
-		return fmt.Errorf("%w, in another timer", ErrScheduled)
 	case e.Linked():
 		return ErrScheduled
 	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit):
@@ -99,23 +100,28 @@ func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
-// two timers:
+// adopt makes t the owner of e, unless another timer has e scheduled: then it returns false. It holds no lock of t. An
+// entry is never in two timers:
 //
 //  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard looks whether it is the
 //     owner.
 //  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
 //     compare-and-swap.
-func (t *store) adopt(e *TaskEntry) {
+func (t *store) adopt(e *TaskEntry) (ok bool) {
 	owner := e.owner.Load()
 	if owner == nil {
-		e.owner.CompareAndSwap(nil, t)
-	} else if s := owner.lock(&e.entry); s != nil { // otherwise a third timer has adopted it
-		if !e.entry.Linked() {
-			e.owner.Store(t)
-		}
-		s.mu.Unlock()
+		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
+		return true
 	}
+	s := owner.lock(&e.entry)
+	if s == nil { // a third timer has adopted it
+		return true
+	}
+	defer s.mu.Unlock()
+	if ok = owner == t || !e.entry.Linked(); ok {
+		e.owner.Store(t)
+	}
+	return ok
 }
 
 // lock returns e's shard, locked; nil if t does not own e.
