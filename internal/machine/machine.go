@@ -232,6 +232,7 @@ func (m *Machine) Settle(cause *error) (wished bool) {
 	} else if m.tail != nil {
 		m.tail = nil
 	}
+	m.assertOver(outcome, cause)
 	before := m.word().Swap(phaseEnded | outcome | word&identity.Half)
 	assertHeld(before)
 	return before&wishMask == uint64(Cancelled)<<wishShift

@@ -43,6 +43,9 @@ var observers = map[string]func() observed{
 				if s := e.p.Stats(); s.Pending > 0 || e.p.Waiting(e.keys[0])+e.p.Waiting(e.keys[1]) > 0 {
 					return fmt.Errorf("%d are pending, %d and %d wait", s.Pending, e.p.Waiting(e.keys[0]), e.p.Waiting(e.keys[1]))
 				}
+				if cause := e.op.Cause(); (cause != nil) != (e.op.Outcome() == operation.Cancelled) || cause != nil && !errors.Is(cause, errCause) {
+					return fmt.Errorf("%v, cause %v", e.op.Outcome(), cause)
+				}
 				_, err := e.p.TryCompleteElseWatch(&op{e: e, keys: e.keys, want: []bool{false, true}}, timeout, e.keys...)
 				return err
 			},
