@@ -105,3 +105,31 @@ func TestAnIdlePoolHasNoWorkAndNoWorkerEveryInterleaving(t *testing.T) {
 		t.Logf("%d workers: %d schedules", limit, schedules)
 	}
 }
+
+// Somebody queues work for a worker that has just found none, and asks then whether all is done.
+func TestWhoAsksForWorkFirstSeesTheLastWorkerEveryInterleaving(t *testing.T) {
+	t.Cleanup(explore.Close)
+	setup := func(spawn func(string, func())) func() error {
+		e := &ending{job: &counted{}}
+		e.p = newPool(1, e.job)
+		e.p.running.Store(starting + 1)
+		spawn("worker", e.p.loop)
+		var found error
+		spawn("shutdown", func() {
+			verbs["work"](e)
+			never := make(chan struct{})
+			for !e.idle() {
+				sched.Pause(0, never)
+			}
+			if e.job.working > 0 || e.job.did != 1 {
+				found = fmt.Errorf("idle: %d work, %d done", e.job.working, e.job.did)
+			}
+		})
+		return func() error { return found }
+	}
+	r := explore.Exploration{Setup: setup, Preemptions: 5}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
