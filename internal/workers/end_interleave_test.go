@@ -133,3 +133,40 @@ func TestWhoAsksForWorkFirstSeesTheLastWorkerEveryInterleaving(t *testing.T) {
 	}
 	t.Logf("%d schedules", r.Schedules)
 }
+
+// The time for which a worker may linger passes while another one comes to linger: that one does not stay either.
+func TestNobodyLingersForLongEveryInterleaving(t *testing.T) {
+	t.Cleanup(explore.Close)
+	setup := func(spawn func(string, func())) func() error {
+		e := &ending{job: &counted{}}
+		e.p = newPool(1, e.job)
+		e.p.MayLinger()
+		verbs["work"](e)
+		var found error
+		over, n := make(chan struct{}), 0
+		for _, name := range []string{"time", "work"} {
+			spawn(name, func() {
+				verbs[name](e)
+				if n++; n == 2 {
+					close(over)
+				}
+			})
+		}
+		spawn("last", func() {
+			sched.Receive(over)
+			explore.Settle()
+			sched.Advance(lingering)
+			explore.Settle()
+			if running, lingers := peek(&e.p.running), peek(&e.p.lingers); running != 0 || lingers != int64(nobody) || e.job.did != 2 {
+				found = fmt.Errorf("%d run, who lingers is %d, %d are done", running, lingers, e.job.did)
+			}
+			e.p.Dismiss()
+		})
+		return func() error { return found }
+	}
+	r := explore.Exploration{Setup: setup, Preemptions: 1}.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+}
