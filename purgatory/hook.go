@@ -14,7 +14,7 @@ func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
 func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
-	h.Idle = func() bool { return !p.crew.Queued() && p.crew.idle() }
+	h.Idle = p.crew.idle
 	h.Registered = func() bool {
 		for f := range p.watchers.Each(math.MaxInt) {
 			if !f.Machine.AcceptedBy(p.id) && f.Machine.Outcome() == machine.Pending {

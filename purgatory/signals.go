@@ -57,7 +57,9 @@ func (c *crew[K]) Queued() bool {
 	return len(c.handed.ops) > 0
 }
 
-func (c *crew[K]) idle() bool { return c.pool.Idle() && !c.Queued() }
+// idle reports whether no worker runs and there is no work. It asks for work first: otherwise the last worker may go
+// between the questions, and start the next one for what is queued.
+func (c *crew[K]) idle() bool { return !c.Queued() && c.pool.Idle() }
 
 // Work does one piece of work, and reports whether there was any. Each of the two kinds comes first every second time,
 // so that neither holds up the other.

@@ -49,7 +49,7 @@ func WithMaxWaiting(n int) Option {
 }
 
 // WithMaxItems limits how many units are kept, of all kinds together: beyond it, [Queue.Put] returns [ErrFull]. A request
-// for more units can never be met: [ErrInvalid]. Default: no limit.
+// for more units can never be met: [ErrInvalid]. Default: as many as an int counts.
 func WithMaxItems(n int) Option {
 	return positive("WithMaxItems", n, func(c *config) { c.maxItems = n })
 }
@@ -120,7 +120,7 @@ func (q *Queue[T]) place(at []Place, kinds int) (p Place, err error) {
 		err = fail(ErrInvalid, "%d units, and only items without a size are counted", p.N)
 	case p.N > 1 && len(p.Kinds) > 1:
 		err = fail(ErrInvalid, "%d units of %d kinds", p.N, len(p.Kinds))
-	case q.maxItems > 0 && p.N > q.maxItems:
+	case p.N > q.maxItems:
 		err = fail(ErrInvalid, "%d units, at most %d are kept", p.N, q.maxItems)
 	case !(p.Cost > 0) || math.IsInf(p.Cost, 1):
 		err = fail(ErrInvalid, "cost %v", p.Cost)

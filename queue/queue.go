@@ -71,6 +71,9 @@ func New[T any](options ...Option) (*Queue[T], error) {
 	if q.timer == nil {
 		q.timer = timer.Shared()
 	}
+	if q.maxItems == 0 {
+		q.maxItems = math.MaxInt // more would not be counted
+	}
 	_, q.manual = q.timer.(*timer.ManualTimer)
 	q.order(&q.mu.main)
 	q.mu.kinds, q.mu.tenants, q.mu.tail = map[string]*kind[T]{"": &q.mu.main}, map[string]int{}, &q.mu.ended
@@ -270,12 +273,15 @@ func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (ac
 	switch {
 	case q.mu.closed != nil:
 		return false, q.mu.closed
-	case how == put && q.maxItems > 0 && p.N > q.maxItems-q.mu.kept:
+	case how == put && p.N > q.maxItems-q.mu.kept:
 		counts.PutRefused += n
 		return false, fail(ErrFull, "%d units are kept", q.mu.kept)
 	case how == putBack:
 		if taken := counts.Put - q.mu.returned - int64(q.mu.kept); n > taken {
 			return false, fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
+		}
+		if p.N > math.MaxInt-q.mu.kept {
+			return false, fail(ErrInvalid, "%d units are put back beside %d, more than an int counts", n, q.mu.kept)
 		}
 		counts.Back += n
 		return true, nil

@@ -223,6 +223,7 @@ func (m *Machine) Settle(cause *error) (wished bool) {
 	} else if m.tail != nil {
 		m.tail = nil
 	}
+	m.assertOver(outcome, cause)
 	before := m.word().Swap(phaseEnded | uint64(outcome)<<outcomeShift | m.word().Load()&identity.Half)
 	assertHeld(before)
 	return before&wishMask == uint64(Cancelled)<<wishShift

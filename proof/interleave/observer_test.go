@@ -43,6 +43,9 @@ var observers = map[string]func() observed{
 				if s := e.p.Stats(); s.Pending > 0 || e.p.Waiting(e.keys[0])+e.p.Waiting(e.keys[1]) > 0 {
 					return fmt.Errorf("%d are pending, %d and %d wait", s.Pending, e.p.Waiting(e.keys[0]), e.p.Waiting(e.keys[1]))
 				}
+				if cause := e.op.Cause(); (cause != nil) != (e.op.Outcome() == operation.Cancelled) || cause != nil && !errors.Is(cause, errCause) {
+					return fmt.Errorf("%v, cause %v", e.op.Outcome(), cause)
+				}
 				_, err := e.p.TryCompleteElseWatch(&op{e: e, keys: e.keys, want: []bool{false, true}}, timeout, e.keys...)
 				return err
 			},
@@ -184,6 +187,108 @@ var observers = map[string]func() observed{
 			},
 		}
 	},
+	// Who sees in a picture of the queue that nobody waits finds a place in its line.
+	"line of a queue": func() observed {
+		q, clock := placeForOne(0)
+		w, err := q.Start(timeout, nil)
+		must(err)
+		return observed{
+			endsOf(q, clock, w),
+			func() bool { return q.Stats().Waiting == 0 },
+			func() error {
+				if s := q.Stats(); s.Served+s.Left+s.Expired != 2 || s.Handed != s.Served || w.Stop() {
+					return fmt.Errorf("%+v", s)
+				}
+				if _, err := q.Take(context.Background(), 0); !errors.Is(err, queue.ErrExpired) && err != nil {
+					return err
+				}
+				_, err := q.Start(timeout, nil)
+				return err
+			},
+		}
+	},
+	// Whose Result has returned has left the line and the timer, and its Result stays.
+	"result of a request": func() observed {
+		q, clock := placeForOne(1)
+		w, err := q.Start(timeout, nil)
+		must(err)
+		return observed{
+			endsOf(q, clock, w),
+			func() bool { _, _ = w.Result(); return true },
+			func() error {
+				one, err := w.Result()
+				two, again := w.Result()
+				if n := clock.Pending(); n > 0 || one != two || err != again || !sched.Closed(w.Done()) { //nolint:errorlint // the very error
+					return fmt.Errorf("%d are pending; %v, %v, then %v, %v", n, one, err, two, again)
+				}
+				_, err = q.Start(timeout, nil)
+				return err
+			},
+		}
+	},
+	// So has the one whose Take has returned.
+	"take of a queue": func() observed {
+		q, clock := placeForOne(1)
+		ctx, cancel := context.WithCancel(context.Background())
+		verbs := endsOf(q, clock, nil)
+		verbs["cancel"] = cancel
+		return observed{
+			verbs,
+			func() bool { // it would wait for ever if the verb came before it, or for somebody else
+				if s := q.Stats(); s.Put+s.Back > 1 || clock.Now() > 0 || ctx.Err() != nil {
+					return false
+				}
+				returned := make(chan struct{})
+				sched.Go(func() { sched.Pause(0, returned); clock.AdvanceClock(timeout) })
+				defer close(returned)
+				_, _ = q.Take(ctx, timeout)
+				return true
+			},
+			func() error {
+				if n, s := clock.Pending(), q.Stats(); n > 0 || s.Waiting > 0 {
+					return fmt.Errorf("%d are pending, %+v", n, s)
+				}
+				_, err := q.Start(timeout, nil)
+				return err
+			},
+		}
+	},
+	// A callback may start the next request: the one that has ended takes no place.
+	"callback of a queue": func() observed {
+		q, clock := placeForOne(1)
+		var next error
+		called := false
+		w, err := q.Start(timeout, func(int, error) { _, next = q.Start(timeout, nil); called = true })
+		must(err)
+		verbs := endsOf(q, clock, w)
+		for name, end := range verbs {
+			verbs[name] = func() { end(); clock.AdvanceClock(0) }
+		}
+		return observed{verbs, func() bool { sched.Yield(); return called }, func() error { return next }}
+	},
+	// Who is refused by a queue that is closed finds nobody in it.
+	"queue that is closed": func() observed {
+		clock := newClock(0)
+		q, err := queue.New[int](queue.WithTimer(clock))
+		must(err)
+		w, err := q.Start(timeout, nil)
+		must(err)
+		ended, cancel := context.WithCancelCause(context.Background())
+		cancel(errCause)
+		return observed{
+			map[string]func(){"close": func() { q.Close(nil) }, "shutdown": func() { _ = q.Shutdown(ended) }},
+			func() bool { return errors.Is(q.Put(1), queue.ErrClosed) },
+			func() error {
+				if s := q.Stats(); s.Waiting > 0 || w.Stop() {
+					return fmt.Errorf("%+v", s)
+				}
+				if _, err := q.Start(timeout, nil); !errors.Is(err, queue.ErrClosed) {
+					return fmt.Errorf("started: %v", err)
+				}
+				return q.Shutdown(ended)
+			},
+		}
+	},
 	// What is part of a number is never more than that.
 	"hint of a runner": func() observed {
 		p, _ := lightPurgatory()
@@ -217,6 +322,29 @@ var observers = map[string]func() observed{
 			},
 		}
 	},
+}
+
+// placeForOne is a queue in whose line is a place for one, and its clock, which has room for so many. Somebody has taken an item.
+func placeForOne(room int) (*queue.Queue[int], *timer.ManualTimer) {
+	clock := newClock(room)
+	q, err := queue.New[int](queue.WithTimer(clock), queue.WithMaxWaiting(1))
+	must(err)
+	must(q.Put(1))
+	_, err = q.Take(context.Background(), 0)
+	must(err)
+	return q, clock
+}
+
+// endsOf are the verbs that end a request of q.
+func endsOf(q *queue.Queue[int], clock *timer.ManualTimer, w *queue.Waiter[int]) map[string]func() {
+	verbs := map[string]func(){
+		"put": func() { must(q.Put(1)) }, "hand": func() { _, _ = q.Hand(1) }, "expire": func() { clock.AdvanceClock(timeout) },
+		"putback": func() { must(q.PutBack(1)) },
+	}
+	if w != nil {
+		verbs["stop"] = func() { w.Stop() }
+	}
+	return verbs
 }
 
 // light is an operation without an env.
