@@ -13,7 +13,6 @@ import (
 func WithHook(h *testhook.Hook) Option { return func(c *config) { c.hook = h } }
 
 func (p *Purgatory[K]) hooked(h *testhook.Hook) {
-	// Marked, then taken by a worker that runs: in this order no signal is overlooked.
 	h.Idle = p.crew.idle
 	h.Registered = func() bool {
 		for f := range p.watchers.Each(math.MaxInt) {
