@@ -81,7 +81,7 @@ func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeou
 		return false, p.refusal(ErrNilOperation, "%T is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
 	}
 	w := &waits[0]
-	if v == sched.ErrBorder { // of the timer
+	if v == any(sched.ErrBorder) { // of the timer
 		p.refuse(m)
 		panic(v)
 	} else if v != nil {

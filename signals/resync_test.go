@@ -369,9 +369,9 @@ func TestABulkReadHasItsBound(t *testing.T) {
 			}
 			stop := runIn(t, r, script(stands))
 			time.Sleep(time.Minute)
+			stop() // so that no read runs beside what follows
 			assert.Equal(t, want, sizes)
 			assert.Len(t, read, n)
-			stop()
 			require.NoError(t, p.Close())
 		})
 	}

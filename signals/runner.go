@@ -161,8 +161,8 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	within, stop := context.WithCancel(ctx)
 	rechecker := rechecker[K]{r: r, pauses: backoff{first: r.cfg.minPause, longest: r.cfg.maxPause}}
 	var going sched.Group
-	r.keep(&going, within, rechecker.run)
-	r.keep(&going, within, r.repeats.run)
+	r.keep(within, &going, rechecker.run)
+	r.keep(within, &going, r.repeats.run)
 	going.Go(func() { r.hearItself(within) })
 	defer r.cfg.records.Wait(lastWords)
 	defer r.calls.Wait()
@@ -191,7 +191,7 @@ func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 
 // keep has a goroutine of going run f, which returns when ctx has ended. If it panics or calls runtime.Goexit before, in a method of
 // the user's Waiters or the function of [Part], f runs again after a pause, and everything is re-checked.
-func (r *Runner[K]) keep(going *sched.Group, ctx context.Context, f func(ctx context.Context)) {
+func (r *Runner[K]) keep(ctx context.Context, going *sched.Group, f func(ctx context.Context)) {
 	going.Go(func() {
 		returned := false
 		defer func() {
@@ -204,7 +204,7 @@ func (r *Runner[K]) keep(going *sched.Group, ctx context.Context, f func(ctx con
 			}
 			r.cfg.logger.Warn(EventUnread, "error", err, "pause", r.cfg.maxPause)
 			if sleep(ctx, r.cfg.maxPause) {
-				r.keep(going, ctx, f)
+				r.keep(ctx, going, f)
 				r.asked.Put()
 			}
 		}()

@@ -13,6 +13,7 @@ import (
 // State is the state of a [Handle].
 type State uint8
 
+// States of a Handle.
 const (
 	Pending   State = iota // will run, or run again
 	Expired                // has run, is running, or is about to run

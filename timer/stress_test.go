@@ -164,11 +164,6 @@ func TestNetty366StopRacingAdd(t *testing.T) {
 	}
 }
 
-// roundedUp returns the end of d's tick.
-func (t *store) roundedUp(d time.Duration) time.Duration {
-	return time.Duration(((int64(d)-1)/t.tick + 1) * t.tick)
-}
-
 // One goroutine claims a due entry while another one extends it repeatedly, by 1 ns, to
 // deadlines in the past. The entry expires with the deadline of the last successful Extend.
 func TestExtendAgainstClaimHasOneWinner(t *testing.T) {

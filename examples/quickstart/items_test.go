@@ -13,7 +13,7 @@ func serve(ctx context.Context, slots *queue.Queue[struct{}], user string, work 
 	if _, err := slots.Take(ctx, 2*time.Second, queue.Place{Tenant: user}); err != nil {
 		return err // full, timed out or closed, or the client has left
 	}
-	defer func() { _ = slots.Put(struct{}{}) }() // to the next in line
+	defer func() { _ = slots.Put(struct{}{}) }() // to the next in line; an error after Shutdown: close what it was
 	work()
 	return nil
 }

@@ -17,7 +17,7 @@ type produce struct {
 
 func (r *produce) TryComplete() bool { return r.replicated.Load() > r.offset }
 func (r *produce) OnComplete()       { fmt.Println("answer:", r.Outcome()) } // once, however it ended
-func (r *produce) OnExpiration()     {}                                      // afterwards, if its time was over
+func (r *produce) OnExpiration()     {}
 
 func submit(waiting *purgatory.Purgatory[string], r *produce) error {
 	_, err := waiting.TryCompleteElseWatch(r, 30*time.Second, "orders-0")

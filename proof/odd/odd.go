@@ -30,8 +30,8 @@ const (
 	Keeps     User = "keeps"      // a slice, and changes it later
 )
 
-// Error is with what a user panics.
-var Error = errors.New("an odd user")
+// ErrOdd is with what a user panics.
+var ErrOdd = errors.New("an odd user")
 
 // Row is about things that behave alike.
 type Row[W any] struct {
@@ -81,7 +81,7 @@ func (d *Do) Act() {
 	}
 	switch d.User {
 	case Panics:
-		panic(Error)
+		panic(ErrOdd)
 	case Exits:
 		runtime.Goexit()
 	case CallsBack:
@@ -204,7 +204,7 @@ func (d *Do) call(f func() string) string {
 		defer func() {
 			switch v := recover(); v {
 			case nil:
-			case Error:
+			case ErrOdd:
 				how = "panics"
 			default:
 				how = fmt.Sprintf("panics with %v", v)

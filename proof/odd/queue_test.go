@@ -177,21 +177,21 @@ func TestOddUsersOfAQueue(t *testing.T) {
 		{
 			Of: []string{"T"}, Silent: true, Want: silently("true <nil>"),
 			Do: func(w *queues, d *Do) string {
-				item := &oddKey{d.Act}
+				item := &oddError{d.Act}
 				require.NoError(w.t, w.q.Put(item))
 				got, err := w.q.Take(w.t.Context(), 0)
 				return fmt.Sprint(got == item, " ", err)
 			},
 		},
 		{
-			Of: []string{"Queue.Close(cause)"}, Silent: true, Want: silently("true true"),
+			Of: []string{"Queue.Close(cause)"}, Silent: true, Want: silently("true, true"),
 			Do: func(w *queues, d *Do) string {
-				cause := &oddKey{d.Act}
+				cause := &oddError{d.Act}
 				o := w.odd(long, nil)
 				w.q.Close(cause)
 				w.closed = true
 				_, err := o.Result()
-				return fmt.Sprint(err == cause, " ", w.q.Put(1) == cause)
+				return fmt.Sprint(same(err, cause), ", ", same(w.q.Put(1), cause))
 			},
 		},
 		{Of: []string{"Timer.AddAt", "Timer.AdvanceClock", "Timer.AdvanceClockUntil", "Timer.Cancel", "Timer.DeadlineOf", "Timer.Now", "Timer.Pending"}, Not: "only package timer can implement it"},

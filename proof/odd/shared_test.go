@@ -86,12 +86,12 @@ func TestOddUsersOfAWatermark(t *testing.T) {
 			},
 		},
 		{
-			Of: []string{"Watermark.Close(cause)"}, Silent: true, Want: silently("true true"),
+			Of: []string{"Watermark.Close(cause)"}, Silent: true, Want: silently("true, true"),
 			Do: func(w *watermarks, d *Do) string {
-				cause := &oddKey{d.Act}
+				cause := &oddError{d.Act}
 				w.closed = true
 				w.w.Close(cause)
-				return fmt.Sprint(w.near.Err() == cause, " ", w.w.Await(context.Background(), long, 9) == cause)
+				return fmt.Sprint(same(w.near.Err(), cause), ", ", same(w.w.Await(context.Background(), long, 9), cause))
 			},
 		},
 	})
@@ -117,8 +117,8 @@ func newFutures(t *testing.T) *futures {
 }
 
 // gather makes a future that wants two of three results, and has one.
-func (w *futures) gather(ended func([]future.Result[int], error), keys ...string) *future.Future[int] {
-	return w.gatherIn(long, ended, keys...)
+func (w *futures) gather(keys ...string) *future.Future[int] {
+	return w.gatherIn(long, nil, keys...)
 }
 
 func (w *futures) gatherIn(timeout time.Duration, ended func([]future.Result[int], error), keys ...string) *future.Future[int] {
@@ -180,7 +180,7 @@ func TestOddUsersOfAFuture(t *testing.T) {
 			Do: func(w *futures, d *Do) string {
 				ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errGone)
 				defer cancel()
-				_, err := w.gather(nil, "f").Wait(oddContext{Context: ctx, done: d.Act})
+				_, err := w.gather("f").Wait(oddContext{Context: ctx, done: d.Act})
 				return text(err)
 			},
 		},
@@ -189,7 +189,7 @@ func TestOddUsersOfAFuture(t *testing.T) {
 			Do: func(w *futures, d *Do) string {
 				ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errGone)
 				defer cancel()
-				_, err := w.gather(nil, "f").Wait(oddContext{Context: ctx, value: d.Act})
+				_, err := w.gather("f").Wait(oddContext{Context: ctx, value: d.Act})
 				return text(err)
 			},
 		},
@@ -201,7 +201,7 @@ func TestOddUsersOfAFuture(t *testing.T) {
 				if d.Of == "Gather(keys)" {
 					f, _ = future.Gather[int](w.p, long, future.Any(2), keys...)
 				} else {
-					f = w.gather(nil, keys...)
+					f = w.gather(keys...)
 				}
 				Slice(d, keys, "wild")
 				d.Spoil()
@@ -214,8 +214,8 @@ func TestOddUsersOfAFuture(t *testing.T) {
 		{
 			Of: []string{"Future.Cancel(cause)", "Future.Deliver(err)", "Future.Post(err)"}, Silent: true, Want: silently("true"),
 			Do: func(w *futures, d *Do) string {
-				cause := &oddKey{d.Act}
-				f := w.gather(nil, "f")
+				cause := &oddError{d.Act}
+				f := w.gather("f")
 				switch d.Of {
 				case "Future.Cancel(cause)":
 					f.Cancel(cause)
@@ -227,7 +227,7 @@ func TestOddUsersOfAFuture(t *testing.T) {
 					f.Post(2, 0, cause)
 				}
 				results, err := f.Wait(context.Background())
-				return fmt.Sprint(err != nil && (len(results) == 1 || results[1].Err == cause))
+				return fmt.Sprint(err != nil && (len(results) == 1 || same(results[1].Err, cause)))
 			},
 		},
 	}

@@ -50,7 +50,7 @@ func (w *runners) to(p signals.Waiters[string], options ...signals.Option) *sign
 	return r
 }
 
-// runs runs a source for ten minutes after the change, and says whether the wait has ended.
+// runs has a source run for ten minutes after the change, and says whether the wait has ended.
 func (w *runners) runs(source func(ctx context.Context, sink signals.Sink[string]) error) string {
 	ctx, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
@@ -241,7 +241,7 @@ func TestOddUsersOfSignals(t *testing.T) {
 			Do: func(w *runners, d *Do) string {
 				w.to(w.p)
 				return w.runs(func(ctx context.Context, sink signals.Sink[string]) error {
-					sink.Missed(&oddKey{d.Act})
+					sink.Missed(&oddError{d.Act})
 					return stands(ctx, sink)
 				})
 			},

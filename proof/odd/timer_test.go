@@ -28,7 +28,7 @@ type timers struct {
 func newTimers(t *testing.T) *timers {
 	w := &timers{t: t}
 	w.report = func(v any, _ []byte) {
-		if v == Error {
+		if v == any(ErrOdd) {
 			w.reports.Add(1)
 		}
 	}
