@@ -10,7 +10,12 @@ func (s *Shard[K]) assertLocked() {
 	watched, keys := 0, 0
 	for b := 0; b < len(s.mu.keys.buckets) && s.mu.watched <= 64; b++ {
 		for l := s.mu.keys.buckets[b]; l != nil; l = l.chain {
-			n, last, ok := 0, l.First(), l.shard == s && l.Len() > 0 && (!l.queued || l.behind.ahead == l)
+			n, last, ok := 0, l.First(), l.shard == s && l.Len() > 0
+			if l.queued {
+				s.all.queue.Lock() // it guards the links, also of its neighbours
+				ok = ok && l.behind.ahead == l
+				s.all.queue.Unlock()
+			}
 			for w := last; w != nil; last, w = w, l.Next(w) {
 				ok = ok && w.List == &l.List && w.Position >= last.Position
 				if w.Machine != nil {
