@@ -49,11 +49,9 @@ func (t *store) runDue() (ran bool) {
 		return false
 	}
 	defer guard.Recover(t.panicked)
-	more := true
-	for n := 0; n < runLength && more; n++ {
+	for range runLength {
 		s.mu.Lock()
 		e, at := t.popLocked(s)
-		more = !s.mu.due.Empty()
 		t.release(s, at)
 		if e == nil {
 			break

@@ -12,27 +12,34 @@ import (
 // now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
 // no task.
 //
-// Errors, after which nothing is scheduled: [ErrNoTask] (it is not bound), [ErrScheduled] (in this timer or
+// Errors, after which nothing is scheduled: [ErrInvalid] (it is bound to no task), [ErrScheduled] (in this timer or
 // another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	return t.add(task, now, deadline, t.maxPending)
 }
 
-func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) error {
+func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) (err error) {
 	if uint64(now) > uint64(decade) {
 		t.clock.check()
 	}
 	e := &task.entry
-	s := t.shardOf(e)
-	if s == nil {
-		s = t.makeShard(e)
-	}
-	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
-		if err := t.admitLocked(s, e, limit); err != nil {
-			s.mu.Unlock()
+	s := t.lock(e)
+	for ; s == nil; s = t.lock(e) {
+		if err := t.adopt(task); err != nil {
 			return err
 		}
+	}
+	switch {
+	case t.stopped.Load():
+		err = ErrStopped
+	case e.Linked():
+		err = ErrScheduled
+	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit): // last: it counts e
+		err = fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return err
 	}
 	s.mu.pending++
 	t.insert(s, e, now, deadline)
@@ -71,68 +78,42 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another one could be refused
-// although there is room.
-func (t *store) admitLocked(s *shard, e *entry.Entry, limit int64) error {
-	for !t.owns(e) {
-		s.mu.Unlock()
-		adopted := t.adopt(taskEntry(e))
-		s.mu.Lock()
-		if !adopted {
-			return fmt.Errorf("%w, in another timer", ErrScheduled)
-		}
-	}
-	switch {
-	case !e.OfOperation() && taskEntry(e).bound == nil:
-		return ErrNoTask
-	case t.stopped.Load():
-		return ErrStopped
-	case e.Linked():
-		return ErrScheduled
-	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit):
-		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
-	}
-	return nil
-}
-
 // owns reports whether e was last added to t. A purgatory uses one timer.
 func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// adopt makes t the owner of e, unless another timer has e scheduled: then it returns false. It holds no lock of t. An
-// entry is never in two timers:
+// adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
+// two timers:
 //
 //  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard looks whether it is the
 //     owner.
 //  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
 //     compare-and-swap.
-func (t *store) adopt(e *TaskEntry) (ok bool) {
+func (t *store) adopt(e *TaskEntry) error {
 	owner := e.owner.Load()
-	if owner == nil {
+	switch {
+	case e.bound == nil:
+		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
+	case owner == nil:
 		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
-		return true
+		return nil
 	}
 	s := owner.lock(&e.entry)
 	if s == nil { // a third timer has adopted it
-		return true
+		return nil
 	}
 	defer s.mu.Unlock()
-	if ok = owner == t || !e.entry.Linked(); ok {
-		e.owner.Store(t)
+	if owner != t && e.entry.Linked() {
+		return fmt.Errorf("%w, in another timer", ErrScheduled)
 	}
-	return ok
+	e.owner.Store(t)
+	return nil
 }
 
 // lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
-	if s == nil {
-		if !e.OfOperation() { // t owns no task of a shard that is not made
-			return nil
-		}
-		s = t.makeShard(e)
-	}
 	s.mu.Lock()
 	if !t.owns(e) {
 		s.mu.Unlock()
@@ -182,13 +163,14 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 		if task == nil {
 			continue
 		}
-		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
+		if of := t.shardOf(&task.entry); of != s || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = t.lock(&task.entry)
+			s = of
+			s.mu.Lock()
 		}
-		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
+		if t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++
 		}
 	}
@@ -201,10 +183,9 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
 		t.removeLocked(s, e)
-		e.At = 0
 	}
-	if e.OfOperation() {
-		e.At = entry.ExpiredBit // it has ended: no Extend may schedule it
+	if ok || e.At == 0 {
+		e.At = entry.ExpiredBit // no Extend may schedule it: an operation has ended
 	}
 	return ok
 }

@@ -32,9 +32,8 @@ type store struct {
 	//     later one.
 	wake sched.Int64
 
-	overdue  sched.Int64 // when a sleeping driver will be late, in ns; otherwise never
-	standIns sched.Int64 // number of stand-ins
-	standing sched.Bool  // one of them flushes
+	overdue sched.Int64  // when a sleeping driver will be late, in ns; otherwise never
+	standIn sched.Uint32 // who stands in for it
 
 	_ [64]byte // separates what every addition reads from what workers write
 
@@ -48,6 +47,25 @@ type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
 	need(at int64)      // 0: an entry is due; otherwise one is due then, before wake
 	check()             // panics if a reading that is negative, or after decades, is beyond a bubble's border
+	advance(stop <-chan struct{}, d time.Duration) bool
+}
+
+// AdvanceClock lets up to d of time pass, and reports whether an entry's tick has come, also that of an entry that was
+// extended since.
+//
+// A [SystemTimer] waits until one has, and hands all due entries to the workers. It returns false when d has passed
+// or the timer stops. Of several callers one drives, and the others wait, for up to their d.
+//
+// A [ManualTimer] moves its clock by d, and runs each task at the tick at which its entry expires, so true says that
+// one ran; AdvanceClock(0) runs what is due already. A negative d panics. While another AdvanceClock is in
+// progress, also around this one, it adds d to the distance of that one and returns false at once. The clock
+// stops before [Never].
+func (t *store) AdvanceClock(d time.Duration) bool { return t.clock.advance(nil, d) }
+
+// AdvanceClockUntil is AdvanceClock that returns false when stop is closed; on a stopped SystemTimer it waits for stop
+// or d. A ManualTimer does not move its clock if stop is closed.
+func (t *store) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
+	return t.clock.advance(stop, d)
 }
 
 // Here is Now that panics on the other side of a bubble's border: see [SystemTimer.Now].
@@ -78,13 +96,16 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e, nil before the first entry has come there.
+// shardOf returns the shard of e.
 func (t *store) shardOf(e *entry.Entry) *shard {
-	return t.shards[e.Shard(len(t.shards))].Load()
+	i := e.Shard(len(t.shards))
+	if s := t.shards[i].Load(); s != nil {
+		return s
+	}
+	return t.makeShard(i)
 }
 
-func (t *store) makeShard(e *entry.Entry) *shard {
-	i := e.Shard(len(t.shards))
+func (t *store) makeShard(i int) *shard {
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
 	return t.shards[i].Load()
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a warning, logged once per process (see [WithLogger]) when more than 64
-// SystemTimers are driven and not stopped. Attributes: timers (their number) and hint.
-const EventManyTimers = "purgatory.timers.many"
-
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
 // time drives it, by calling [SystemTimer.AdvanceClock]: a purgatory's reaper, that of [SystemTimer.Start], or
 // one of the user's. Expired tasks run on workers.
@@ -36,11 +32,14 @@ var (
 	warnedMany atomic.Bool  // likewise not explored
 )
 
-const tooManyTimers = 64
+const (
+	tooManyTimers = 64
+	manyTimers    = "purgatory.timers.many"
+)
 
 // NewSystemTimer returns a timer whose clock starts now. A goroutine has to drive it: see [SystemTimer.Start].
 //
-// Error: [ErrInvalidOption].
+// Error: [ErrInvalid].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t := &SystemTimer{base: sched.Now()}
 	if err := t.init(defaultShards(), opts, t); err != nil {
@@ -54,12 +53,12 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 
 // count counts t in live. The logger is user code, so another goroutine calls it.
 func (t *SystemTimer) count() {
-	if t.counted.Swap(true) || live.Add(1) <= tooManyTimers || t.logger == discard || warnedMany.Swap(true) {
+	if t.counted.Swap(true) || live.Add(1) <= tooManyTimers || t.logger == nil || warnedMany.Swap(true) {
 		return
 	}
 	sched.Go(func() {
 		defer guard.Recover(t.panicked)
-		t.logger.Warn(EventManyTimers, "timers", live.Load(),
+		t.logger.Warn(manyTimers, "timers", live.Load(),
 			"hint", "one timer serves a whole program; stop those that are no longer used")
 	})
 }
@@ -67,8 +66,15 @@ func (t *SystemTimer) count() {
 // expiries is a SystemTimer as the job of its pool.
 type expiries SystemTimer
 
-func (e *expiries) Work() (ran bool) { return e.runDue() }
-func (e *expiries) Queued() bool     { return e.anyReady() }
+func (e *expiries) Work() (ran bool) {
+	if e.standIn.Load() == called && e.standIn.CompareAndSwap(called, flushes) {
+		e.flush(e.clock.Now())
+		e.standIn.Store(nobody)
+	}
+	return e.runDue()
+}
+
+func (e *expiries) Queued() bool { return e.anyReady() || e.standIn.Load() == called }
 
 // Now returns the time since the timer's start. A timer is used on that side of the border of a testing/synctest
 // bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
@@ -113,5 +119,5 @@ func (t *SystemTimer) Stop() (unfired []any) {
 
 // Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that no worker runs.
 func (t *SystemTimer) Idle() bool {
-	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.anyReady()
+	return !(*expiries)(t).Queued() && t.pool.Running() == 0 // in this order: a worker that ends may start the next one
 }
