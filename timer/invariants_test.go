@@ -35,7 +35,9 @@ func checkInvariants(t testing.TB, s *store, exact func(e *entry.Entry) bool) {
 
 // shard returns the shard with the given index, which it makes if need be.
 func (t *store) shard(i int) *shard {
-	return t.makeShard(i)
+	var e entry.Entry
+	e.Word.Store(uint64(i))
+	return t.makeShard(&e)
 }
 
 // setClock moves the clock, and flushes nothing.

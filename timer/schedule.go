@@ -18,28 +18,22 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	return t.add(task, now, deadline, t.maxPending)
 }
 
-func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) (err error) {
+func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) error {
 	if uint64(now) > uint64(decade) {
 		t.clock.check()
+		now = max(now, 0) // a caller may pass any value
 	}
 	e := &task.entry
-	s := t.lock(e)
-	for ; s == nil; s = t.lock(e) {
-		if err := t.adopt(task); err != nil {
+	s := t.shardOf(e)
+	if s == nil {
+		s = t.makeShard(e)
+	}
+	s.mu.Lock()
+	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
+		if err := t.admitLocked(s, e, limit); err != nil {
+			s.mu.Unlock()
 			return err
 		}
-	}
-	switch {
-	case t.stopped.Load():
-		err = ErrStopped
-	case e.Linked():
-		err = ErrScheduled
-	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit): // last: it counts e
-		err = fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
-	}
-	if err != nil {
-		s.mu.Unlock()
-		return err
 	}
 	s.mu.pending++
 	t.insert(s, e, now, deadline)
@@ -51,7 +45,7 @@ func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) (
 
 // insert puts e, which is in no list, into the one for its deadline, and unlocks s.
 func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
-	since, at := max(int64(now), 0), int64(0) // a caller may pass any value
+	since, at := int64(now), int64(0)
 	e.At = within(deadline)
 	far := e.At-since > s.far
 	switch {
@@ -76,6 +70,28 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	} else { // a flush is planned for then, or before
 		s.mu.Unlock()
 	}
+}
+
+// admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another one could be refused
+// although there is room.
+func (t *store) admitLocked(s *shard, e *entry.Entry, limit int64) error {
+	for !t.owns(e) {
+		s.mu.Unlock()
+		err := t.adopt(taskEntry(e))
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.stopped.Load():
+		return ErrStopped
+	case e.Linked():
+		return ErrScheduled
+	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit):
+		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
+	}
+	return nil
 }
 
 // owns reports whether e was last added to t. A purgatory uses one timer.
@@ -114,6 +130,9 @@ func (t *store) adopt(e *TaskEntry) error {
 // lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
+	if s == nil {
+		s = t.makeShard(e)
+	}
 	s.mu.Lock()
 	if !t.owns(e) {
 		s.mu.Unlock()
@@ -147,11 +166,13 @@ func (t *store) release(s *shard, at int64) {
 // Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's. It
 // does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
-	s := t.lock(&task.entry)
+	e := &task.entry
+	s := t.shardOf(e)
 	if s == nil {
-		return false
+		s = t.makeShard(e)
 	}
-	ok := t.cancelLocked(s, &task.entry)
+	s.mu.Lock()
+	ok := t.owns(e) && t.cancelLocked(s, e)
 	s.mu.Unlock()
 	return ok
 }
@@ -163,14 +184,13 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 		if task == nil {
 			continue
 		}
-		if of := t.shardOf(&task.entry); of != s || i%chunk == 0 {
+		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()
 			}
-			s = of
-			s.mu.Lock()
+			s = t.lock(&task.entry)
 		}
-		if t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
+		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++
 		}
 	}

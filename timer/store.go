@@ -96,16 +96,13 @@ func defaultShards() int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// shardOf returns the shard of e.
+// shardOf returns the shard of e, nil before the first entry has come there.
 func (t *store) shardOf(e *entry.Entry) *shard {
-	i := e.Shard(len(t.shards))
-	if s := t.shards[i].Load(); s != nil {
-		return s
-	}
-	return t.makeShard(i)
+	return t.shards[e.Shard(len(t.shards))].Load()
 }
 
-func (t *store) makeShard(i int) *shard {
+func (t *store) makeShard(e *entry.Entry) *shard {
+	i := e.Shard(len(t.shards))
 	t.shards[i].CompareAndSwap(nil, newShard(i, &t.config)) // if it fails, another goroutine has made it
 	return t.shards[i].Load()
 }
