@@ -52,7 +52,11 @@ func (t *store) runDue() (ran bool) {
 	for range runLength {
 		s.mu.Lock()
 		e, at := t.popLocked(s)
-		t.release(s, at)
+		if at == never && !s.mu.due.Empty() { // nothing to publish: s stays ready
+			s.mu.Unlock()
+		} else {
+			t.release(s, at)
+		}
 		if e == nil {
 			break
 		}
@@ -60,7 +64,12 @@ func (t *store) runDue() (ran bool) {
 		if t.anyReady() { // before the task, because it may block
 			t.clock.need(0)
 		}
-		run(e)
+		if e.OfOperation() {
+			entry.Expire(e)
+		} else {
+			task := taskEntry(e)
+			task.bound.RunTask(task)
+		}
 	}
 	return ran
 }
