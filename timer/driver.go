@@ -14,32 +14,27 @@ import (
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
-		t.standIn.CompareAndSwap(nobody, called)
+		t.called.Store(true)
 		t.clock.need(0) // also if one was called before: the runtime may keep it from running, too
 		runtime.Gosched()
 	}
 }
-
-// Who stands in for the driver.
-const (
-	nobody uint32 = iota
-	called        // a worker that has yet to come
-	flushes
-)
 
 // late returns when a driver that was to wake up then is late: never if a stall has a grace.
 func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
 	}
-	patience := max(t.tick/4, int64(250*time.Microsecond))
-	return min(at, never-patience) + patience
+	return int64(Deadline(time.Duration(at), max(time.Duration(t.tick/4), 250*time.Microsecond)))
 }
 
 func (t *SystemTimer) need(at int64) {
-	if at == 0 {
+	switch {
+	case at == 0:
 		t.pool.Kick()
-	} else {
+	case t.alarm != nil:
+		t.alarm.set(at)
+	default:
 		t.wakeup.Put()
 	}
 }
@@ -79,18 +74,15 @@ func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 				return false
 			}
 		}
-		if t.flush(now) {
-			return true
-		}
-		if now >= deadline {
-			return false
+		if due := t.flush(now); due || now >= deadline {
+			return due
 		}
 		until := min(t.nextWake(), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		woken := t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
+		t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
-		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(t.ended) {
+		if sched.Closed(stop) || sched.Closed(t.ended) {
 			return false
 		}
 	}

@@ -123,12 +123,8 @@ func (h *Handle) Stop() bool {
 // Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
 // while a periodic run is in progress, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.extend(Deadline(h.timer().Here(), d))
-}
-
-// extend leaves a halted handle alone, whose entry may be scheduled for a moment: see again.
-func (h *Handle) extend(deadline time.Duration) bool {
-	return !h.halted() && h.timer().Extend(&h.task, deadline)
+	deadline := Deadline(h.timer().Here(), d)
+	return !h.halted() && h.timer().Extend(&h.task, deadline) // the entry of a halted one may be scheduled: see again
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. Otherwise it schedules the
@@ -137,15 +133,11 @@ func (h *Handle) extend(deadline time.Duration) bool {
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
+		if pending = h.Extend(d); pending || h.periodic() {
+			return pending, nil
+		}
 		now := h.timer().Here()
-		deadline := Deadline(now, d)
-		if h.extend(deadline) {
-			return true, nil
-		}
-		if h.periodic() {
-			return false, nil
-		}
-		err := h.timer().AddAt(&h.task, now, deadline)
+		err = h.timer().AddAt(&h.task, now, Deadline(now, d))
 		if !errors.Is(err, ErrScheduled) {
 			return false, err
 		}

@@ -36,8 +36,6 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 
 func (t *ManualTimer) need(int64) {}
 
-func (t *ManualTimer) check() {}
-
 // Now returns how far the clock has moved: in a task, to the first tick at or after the deadline, or to the time
 // of a later addition.
 func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
@@ -50,15 +48,12 @@ func (t *ManualTimer) advance(stop <-chan struct{}, d time.Duration) (ran bool) 
 		return false
 	}
 	t.mu.Lock()
-	t.mu.target = min(Deadline(t.mu.target, d), lastTime)
+	t.mu.target = min(Deadline(t.mu.target, d), Never-1)
 	moving := t.mu.moving
 	t.mu.moving = true
 	t.mu.Unlock()
 	return !moving && t.move()
 }
-
-// lastTime is where the clock stops.
-const lastTime = Never - 1
 
 // move moves the clock to the target, step by step, but not while entries are due.
 func (t *ManualTimer) move() (ran bool) {
@@ -69,15 +64,13 @@ func (t *ManualTimer) move() (ran bool) {
 		}
 	}()
 	for {
-		if !t.anyReady() { // otherwise entries were due when they were added
-			if arrived = t.step(); arrived {
-				return ran
-			}
-		}
-		t.flush(t.Now())
 		for t.anyReady() {
 			ran = t.runDue() || ran
 		}
+		if arrived = t.step(); arrived {
+			return ran
+		}
+		t.flush(t.Now())
 	}
 }
 

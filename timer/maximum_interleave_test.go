@@ -96,9 +96,9 @@ func TestTwoCallAStandInEveryInterleaving(t *testing.T) {
 				defer timer.Stop()
 				flushed := readings // a worker knows the reading of the flush
 				awake := timer.overdue.Load() == never
-				if err != nil || flushed > 1 || flushed != int(task.runs.Load()) || !wakes && flushed == 0 || wakes && !awake || timer.standIn.Load() != nobody {
-					return fmt.Errorf("%v; %d flushes, the task has run %d times; overdue says that the driver is awake: %v; the stand-in is in state %d",
-						err, flushed, task.runs.Load(), awake, timer.standIn.Load())
+				if err != nil || flushed > 1 || flushed != int(task.runs.Load()) || !wakes && flushed == 0 || wakes && !awake || timer.called.Load() || timer.standing.Load() {
+					return fmt.Errorf("%v; %d flushes, the task has run %d times; overdue says that the driver is awake: %v; a stand-in is called: %v",
+						err, flushed, task.runs.Load(), awake, timer.called.Load())
 				}
 				return nil
 			}

@@ -20,7 +20,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 
 func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) error {
 	if uint64(now) > uint64(decade) {
-		t.clock.check()
+		t.check()
 		now = max(now, 0) // a caller may pass any value
 	}
 	e := &task.entry

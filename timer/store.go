@@ -13,6 +13,7 @@ import (
 // store is what SystemTimer and ManualTimer share: the wheels and all methods on entries.
 type store struct {
 	config
+	base    time.Time  // of a SystemTimer: when it was made
 	stopped sched.Bool // Stop was called
 	// A power of two of them, each made when its first entry comes. Not explored: a loop has a point for each.
 	shards []atomic.Pointer[shard]
@@ -32,8 +33,9 @@ type store struct {
 	//     later one.
 	wake sched.Int64
 
-	overdue sched.Int64  // when a sleeping driver will be late, in ns; otherwise never
-	standIn sched.Uint32 // who stands in for it
+	overdue  sched.Int64 // when a sleeping driver will be late, in ns; otherwise never
+	called   sched.Bool  // a worker is to stand in for it
+	standing sched.Bool  // one does
 
 	_ [64]byte // separates what every addition reads from what workers write
 
@@ -46,7 +48,6 @@ type store struct {
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
 	need(at int64)      // 0: an entry is due; otherwise one is due then, before wake
-	check()             // panics if a reading that is negative, or after decades, is beyond a bubble's border
 	advance(stop <-chan struct{}, d time.Duration) bool
 }
 
@@ -72,9 +73,20 @@ func (t *store) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 func (t *store) Here() time.Duration {
 	now := t.clock.Now()
 	if uint64(now) > uint64(decade) {
-		t.clock.check()
+		t.check()
 	}
 	return now
+}
+
+// decade is less than lies between the times of a bubble, from 2000 on, and those outside.
+const decade = 10 * 365 * 24 * time.Hour
+
+// check panics if a reading that is negative, or after decades, is beyond the border: a time of a bubble equals itself
+// without a monotonic reading.
+func (t *store) check() {
+	if !t.base.IsZero() && sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
+		panic(sched.ErrBorder)
+	}
 }
 
 func (t *store) init(shards int, opts []Option, c clock) error {

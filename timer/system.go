@@ -14,8 +14,8 @@ import (
 // one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
-	base time.Time
-	pool workers.Pool
+	pool  workers.Pool
+	alarm *selfDriven // nil: a goroutine drives it
 
 	started atomic.Bool // Start was called; not explored: one swap
 	counted atomic.Bool // it counts in live, or has been stopped; not explored: one swap
@@ -32,16 +32,13 @@ var (
 	warnedMany atomic.Bool  // likewise not explored
 )
 
-const (
-	tooManyTimers = 64
-	manyTimers    = "purgatory.timers.many"
-)
+const tooManyTimers = 64
 
 // NewSystemTimer returns a timer whose clock starts now. A goroutine has to drive it: see [SystemTimer.Start].
 //
 // Error: [ErrInvalid].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
-	t := &SystemTimer{base: sched.Now()}
+	t := &SystemTimer{store: store{base: sched.Now()}}
 	if err := t.init(defaultShards(), opts, t); err != nil {
 		return nil, err
 	}
@@ -53,42 +50,31 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 
 // count counts t in live. The logger is user code, so another goroutine calls it.
 func (t *SystemTimer) count() {
-	if t.counted.Swap(true) || live.Add(1) <= tooManyTimers || t.logger == nil || warnedMany.Swap(true) {
-		return
+	if !t.counted.Swap(true) && live.Add(1) > tooManyTimers && t.logger != nil && !warnedMany.Swap(true) {
+		sched.Go(func() {
+			defer guard.Recover(t.panicked)
+			t.logger.Warn("purgatory.timers.many", "timers", live.Load(),
+				"hint", "one timer serves a whole program; stop those that are no longer used")
+		})
 	}
-	sched.Go(func() {
-		defer guard.Recover(t.panicked)
-		t.logger.Warn(manyTimers, "timers", live.Load(),
-			"hint", "one timer serves a whole program; stop those that are no longer used")
-	})
 }
 
 // expiries is a SystemTimer as the job of its pool.
 type expiries SystemTimer
 
 func (e *expiries) Work() (ran bool) {
-	if e.standIn.Load() == called && e.standIn.CompareAndSwap(called, flushes) {
+	if e.called.Load() && e.called.Swap(false) && !e.standing.Swap(true) {
 		e.flush(e.clock.Now())
-		e.standIn.Store(nobody)
+		e.standing.Store(false)
 	}
 	return e.runDue()
 }
 
-func (e *expiries) Queued() bool { return e.anyReady() || e.standIn.Load() == called }
+func (e *expiries) Queued() bool { return e.anyReady() || e.called.Load() }
 
 // Now returns the time since the timer's start. A timer is used on that side of the border of a testing/synctest
 // bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
-
-// decade is less than lies between the times of a bubble, from 2000 on, and those outside.
-const decade = 10 * 365 * 24 * time.Hour
-
-// check panics beyond the border: a time of a bubble equals itself without a monotonic reading.
-func (t *SystemTimer) check() {
-	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
-		panic(sched.ErrBorder)
-	}
-}
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
 func (t *SystemTimer) Start() {
