@@ -10,7 +10,7 @@ import (
 )
 
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
-// time drives it, by calling [SystemTimer.AdvanceClock]: a purgatory's reaper, that of [SystemTimer.Start], or
+// time drives it, by calling AdvanceClock: a purgatory's reaper, that of [SystemTimer.Start], or
 // one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
