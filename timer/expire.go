@@ -49,10 +49,10 @@ func (t *store) runDue() (ran bool) {
 		return false
 	}
 	defer guard.Recover(t.panicked)
-	for range runLength {
+	for n, more := 0, true; n < runLength && more; n++ {
 		s.mu.Lock()
 		e, at := t.popLocked(s)
-		if at == never && !s.mu.due.Empty() { // nothing to publish: s stays ready
+		if more = !s.mu.due.Empty(); more && at == never { // nothing to publish: s stays ready
 			s.mu.Unlock()
 		} else {
 			t.release(s, at)

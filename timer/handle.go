@@ -113,11 +113,10 @@ func (h *Handle) again(due time.Duration) {
 // Stop prevents further runs and reports whether it prevented one: then h is [Handle.Cancelled]. It does not wait
 // for a run in progress.
 func (h *Handle) Stop() bool {
-	periodic := h.periodic()
-	if periodic && !h.halt() {
+	if h.periodic() && !h.halt() {
 		return false
 	}
-	return h.timer().Cancel(&h.task) || periodic // if it fails, a worker has claimed the entry, and finds halted
+	return h.timer().Cancel(&h.task) || h.periodic() // if it fails, a worker has claimed the entry, and finds halted
 }
 
 // Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
