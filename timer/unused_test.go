@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A timer makes its shards when entries come: one that is not used takes 1.3 kilobytes, with
+// A timer makes its shards when entries come: one that is not used takes 1.4 kilobytes, with
 // the pointers of 64.
 func TestATimerWithoutEntriesIsSmall(t *testing.T) {
 	const timers = 50
@@ -23,7 +23,7 @@ func TestATimerWithoutEntriesIsSmall(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
-	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(1500), "with some for the options")
+	assert.Less(t, (after.TotalAlloc-before.TotalAlloc)/timers, uint64(1600), "with some for the options")
 	assert.LessOrEqual(t, (after.Mallocs-before.Mallocs)/timers, uint64(13), "with some for the options")
 }
 
