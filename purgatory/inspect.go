@@ -91,7 +91,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 		seen[m] = true
 		// Read before the outcome: so that of an operation that waits is right. One that is about to end may have left
 		// the timer, and then seems to have no timeout.
-		keys, deadline := m.Keys(), p.timer.DeadlineOf(entryOf(m))
+		keys, deadline := m.Keys(), p.entries.DeadlineOf(entryOf(m))
 		if m.Outcome() != machine.Pending {
 			continue
 		}

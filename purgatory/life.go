@@ -51,7 +51,7 @@ func (p *Purgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap())
+		r.mu.reaper = reaper.Start(p.entries, p.cfg.reapInterval, p.reap())
 	}
 }
 

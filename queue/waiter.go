@@ -304,7 +304,7 @@ func (q *Queue[T]) wake(w *waiter[T]) {
 // finish closes the channel of w, which is over, or has a worker of the timer call its callback. It is RunTask that calls it,
 // once: either a worker has claimed the entry of w since its deadline has passed, or it is put into the timer anew.
 func (q *Queue[T]) finish(w *waiter[T]) {
-	claimed := !q.timer.Cancel(&w.entry) && q.timer.DeadlineOf(&w.entry) != 0
+	claimed := !q.timer.Cancel(&w.entry) && timer.EntriesOf(q.timer).DeadlineOf(&w.entry) != 0
 	if now := q.timer.Now(); w.done == nil {
 		close(w.ready)
 	} else if !claimed && q.timer.AddAt(&w.entry, now, now) != nil { // the timer is stopped, or full

@@ -7,7 +7,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Clock is what a reaper advances: a timer.Timer, for instance.
+// Clock is what a reaper advances: a timer, for instance.
 type Clock interface {
 	// AdvanceClockUntil waits until something expires, but no longer than d, and
 	// expires it. It returns when stop is closed. The result is ignored.

@@ -8,25 +8,16 @@ import (
 )
 
 // callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
-// shard is to be flushed, another goroutine does so, once, and gets this processor. While the garbage collector
-// marks, nobody may look at the driver's runtime timer for up to 50 ms: see
+// shard is to be flushed, a worker does so, once, and gets this processor. That only raises next: the driver wakes up
+// too early. While the garbage collector marks, nobody may look at the driver's runtime timer for up to 50 ms: see
 // docs/internals/decisions.md#a-stand-in-for-the-clock.
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
-		t.standIns.Add(1)
-		sched.Go(t.standIn)
+		t.called.Store(true)
+		t.clock.need(0) // also if one was called before: the runtime may keep it from running, too
 		runtime.Gosched()
 	}
-}
-
-// standIn flushes once, unless another stand-in does. That only raises next: the driver wakes up too early.
-func (t *store) standIn() {
-	if !t.standing.Swap(true) {
-		t.flush(t.clock.Now())
-		t.standing.Store(false)
-	}
-	t.standIns.Add(-1)
 }
 
 // late returns when a driver that was to wake up then is late: never if a stall has a grace.
@@ -34,14 +25,16 @@ func (t *store) late(at int64) int64 {
 	if t.grace > 0 {
 		return never
 	}
-	patience := max(t.tick/4, int64(250*time.Microsecond))
-	return min(at, never-patience) + patience
+	return int64(Deadline(time.Duration(at), max(time.Duration(t.tick/4), 250*time.Microsecond)))
 }
 
 func (t *SystemTimer) need(at int64) {
-	if at == 0 {
+	switch {
+	case at == 0:
 		t.pool.Kick()
-	} else {
+	case t.alarm != nil:
+		t.alarm.set(at)
+	default:
 		t.wakeup.Put()
 	}
 }
@@ -57,14 +50,8 @@ func (t *SystemTimer) nextWake() int64 {
 	}
 }
 
-// AdvanceClock waits until an entry's tick has come, hands all due entries to the workers and returns true, also
-// for an entry that was extended. It returns false when d has passed or the timer stops. Of several callers one
-// drives, and the others wait, for up to their d.
-func (t *SystemTimer) AdvanceClock(d time.Duration) bool { return t.AdvanceClockUntil(nil, d) }
-
-// AdvanceClockUntil is [SystemTimer.AdvanceClock] that returns false when stop is closed. On a stopped timer it
-// waits for stop or d: a reaper calls it in a loop.
-func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
+// advance implements clock. A reaper calls it in a loop, also when the timer was stopped.
+func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 	deadline := Deadline(t.Here(), d) // first: it may panic
 	if t.stopped.Load() {
 		if stop != nil {
@@ -87,18 +74,15 @@ func (t *SystemTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) b
 				return false
 			}
 		}
-		if t.flush(now) {
-			return true
-		}
-		if now >= deadline {
-			return false
+		if due := t.flush(now); due || now >= deadline {
+			return due
 		}
 		until := min(t.nextWake(), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		woken := t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
+		t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
-		if woken == sched.Stopped || sched.Closed(stop) || sched.Closed(t.ended) {
+		if sched.Closed(stop) || sched.Closed(t.ended) {
 			return false
 		}
 	}

@@ -18,13 +18,13 @@ func ExampleManualTimer_AfterFunc() {
 		panic(err)
 	}
 	t.AdvanceClock(20 * time.Second)
-	fmt.Println(h.State(), "at", t.Now())
+	fmt.Println("expired:", h.Expired(), "at", t.Now())
 	t.AdvanceClock(20 * time.Second)
-	fmt.Println(h.State(), "at", t.Now())
+	fmt.Println("expired:", h.Expired(), "at", t.Now())
 	// Output:
-	// pending at 20s
+	// expired: false at 20s
 	// timed out at 30s
-	// expired at 40s
+	// expired: true at 40s
 }
 
 func ExampleManualTimer_ScheduleAtFixedRate() {
@@ -39,13 +39,13 @@ func ExampleManualTimer_ScheduleAtFixedRate() {
 	t.AdvanceClock(6 * time.Second)
 	fmt.Println("stopped:", h.Stop())
 	t.AdvanceClock(time.Minute)
-	fmt.Println(h.State())
+	fmt.Println("cancelled:", h.Cancelled())
 	// Output:
 	// heartbeat at 1s
 	// heartbeat at 3s
 	// heartbeat at 5s
 	// stopped: true
-	// cancelled
+	// cancelled: true
 }
 
 func ExampleHandle_Extend() {

@@ -49,12 +49,14 @@ func (t *store) runDue() (ran bool) {
 		return false
 	}
 	defer guard.Recover(t.panicked)
-	more := true
-	for n := 0; n < runLength && more; n++ {
+	for n, more := 0, true; n < runLength && more; n++ {
 		s.mu.Lock()
 		e, at := t.popLocked(s)
-		more = !s.mu.due.Empty()
-		t.release(s, at)
+		if more = !s.mu.due.Empty(); more && at == never { // nothing to publish: s stays ready
+			s.mu.Unlock()
+		} else {
+			t.release(s, at)
+		}
 		if e == nil {
 			break
 		}
@@ -62,7 +64,12 @@ func (t *store) runDue() (ran bool) {
 		if t.anyReady() { // before the task, because it may block
 			t.clock.need(0)
 		}
-		run(e)
+		if e.OfOperation() {
+			entry.Expire(e)
+		} else {
+			task := taskEntry(e)
+			task.bound.RunTask(task)
+		}
 	}
 	return ran
 }

@@ -39,7 +39,7 @@ func TestExtendToZeroMakesAnEntryDue(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, h.Extend(0))
 	require.True(t, m.AdvanceClock(0))
-	assert.Equal(t, Expired, h.State())
+	assert.Equal(t, "expired", stateOf(h))
 }
 
 func TestAnEntryExtendedToNowIsDueAtOnce(t *testing.T) {

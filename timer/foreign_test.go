@@ -215,7 +215,7 @@ func TestAnOperationThatHasEndedIsNotScheduled(t *testing.T) {
 			}
 			_, e := untimed(t)
 			end(m, e)
-			assert.Equal(t, used || name != "stop", m.shardOf(&e.entry) != nil, "%s: its lock guards the entry", name)
+			assert.Equal(t, used || name != "stop", m.shards[e.entry.Shard(1)].Load() != nil, "%s: its lock guards the entry", name)
 			assert.False(t, m.Extend(e, time.Hour), name)
 			assert.False(t, m.Extend(e, Never), name)
 			assert.Zero(t, m.Pending(), name)

@@ -7,21 +7,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/sched"
 )
-
-// State is the state of a [Handle].
-type State uint8
-
-// States of a Handle.
-const (
-	Pending   State = iota // will run, or run again
-	Expired                // has run, is running, or is about to run
-	Cancelled              // was stopped before it ran; a periodic handle: was stopped
-)
-
-// String returns the name of s.
-func (s State) String() string { return [...]string{"pending", "expired", "cancelled"}[s] }
 
 // Handle stands for a scheduled function. It is safe for concurrent use, by the function too.
 type Handle struct {
@@ -47,11 +35,10 @@ func (f function) RunTask(e *TaskEntry) {
 	if h.periodic() {
 		// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
 		defer h.again(e.entry.Deadline())
-		if h.halted() {
-			return
-		}
 	}
-	f()
+	if !h.halted() {
+		f()
+	}
 }
 
 func (h *Handle) timer() *store  { return h.task.owner.Load() }
@@ -63,33 +50,30 @@ func (h *Handle) halt() bool { return h.period.Swap(halted) != halted }
 
 // AfterFunc runs f as a [Task] when d has passed. It does not block.
 //
-// Errors: [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
-func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, f) }
+// Errors: [ErrInvalid] (f is nil), [ErrFull], [ErrStopped].
+func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, 1, f) }
 
 // ScheduleAtFixedRate runs f after first, and then every period, counted from when the previous run was due.
 // Runs never overlap; those that are late follow one after the other.
 //
-// Errors: [ErrInvalidOption] (period is not positive), [ErrNoTask] (f is nil), [ErrFull], [ErrStopped].
+// Errors: [ErrInvalid] (period is not positive, or f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
-	return t.startPeriodic(first, period, 1, f)
+	return t.start(first, period, period, f)
 }
 
 // ScheduleWithFixedDelay runs f after first, and then delay after each run has ended. Errors: as
 // ScheduleAtFixedRate.
 func (t *store) ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*Handle, error) {
-	return t.startPeriodic(first, delay, -1, f)
+	return t.start(first, -delay, delay, f)
 }
 
-func (t *store) startPeriodic(first, period, sign time.Duration, f func()) (*Handle, error) {
-	if period <= 0 {
-		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalidOption, period)
-	}
-	return t.start(first, sign*period, f)
-}
-
-func (t *store) start(first, period time.Duration, f func()) (*Handle, error) {
-	if f == nil {
-		return nil, fmt.Errorf("%w: the function is nil", ErrNoTask)
+// start schedules f. period is that of the Handle, and given the caller's, which must be positive.
+func (t *store) start(first, period, given time.Duration, f func()) (*Handle, error) {
+	switch {
+	case given <= 0:
+		return nil, fmt.Errorf("%w: the period is %v, must be positive", ErrInvalid, given)
+	case f == nil:
+		return nil, fmt.Errorf("%w: the function is nil", ErrInvalid)
 	}
 	h := &Handle{} // see docs/internals/decisions.md#a-handle-is-an-allocation
 	h.period.Store(int64(period))
@@ -126,28 +110,20 @@ func (h *Handle) again(due time.Duration) {
 	}
 }
 
-// Stop prevents further runs and reports whether it prevented one: then [Handle.State] changes to Cancelled. It
-// does not wait for a run in progress.
+// Stop prevents further runs and reports whether it prevented one: then h is [Handle.Cancelled]. It does not wait
+// for a run in progress.
 func (h *Handle) Stop() bool {
-	if !h.periodic() {
-		return h.timer().Cancel(&h.task)
-	}
-	if !h.halt() {
+	if h.periodic() && !h.halt() {
 		return false
 	}
-	h.timer().Cancel(&h.task) // if it fails, a worker has claimed the entry, and finds halted
-	return true
+	return h.timer().Cancel(&h.task) || h.periodic() // if it fails, a worker has claimed the entry, and finds halted
 }
 
 // Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
 // while a periodic run is in progress, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.extend(Deadline(h.timer().Here(), d))
-}
-
-// extend leaves a halted handle alone, whose entry may be scheduled for a moment: see again.
-func (h *Handle) extend(deadline time.Duration) bool {
-	return !h.halted() && h.timer().Extend(&h.task, deadline)
+	deadline := Deadline(h.timer().Here(), d)
+	return !h.halted() && h.timer().Extend(&h.task, deadline) // the entry of a halted one may be scheduled: see again
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. Otherwise it schedules the
@@ -156,15 +132,11 @@ func (h *Handle) extend(deadline time.Duration) bool {
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
+		if pending = h.Extend(d); pending || h.periodic() {
+			return pending, nil
+		}
 		now := h.timer().Here()
-		deadline := Deadline(now, d)
-		if h.extend(deadline) {
-			return true, nil
-		}
-		if h.periodic() {
-			return false, nil
-		}
-		err := h.timer().AddAt(&h.task, now, deadline)
+		err = h.timer().AddAt(&h.task, now, Deadline(now, d))
 		if !errors.Is(err, ErrScheduled) {
 			return false, err
 		}
@@ -172,16 +144,13 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	}
 }
 
-// State returns the state of h.
-func (h *Handle) State() State {
+// Expired reports whether the function has run, is running, or is about to run, and will not run again.
+func (h *Handle) Expired() bool {
 	s := h.timer().lock(&h.task.entry)
-	d := h.task.entry.At
-	s.mu.Unlock()
-	switch {
-	case d == 0, h.halted():
-		return Cancelled
-	case d > 0, h.periodic():
-		return Pending
-	}
-	return Expired
+	defer s.mu.Unlock()
+	at := h.task.entry.At
+	return at < 0 && at != entry.ExpiredBit && !h.periodic()
 }
+
+// Cancelled reports whether h was stopped before it ran; if it is periodic, whether it was stopped.
+func (h *Handle) Cancelled() bool { return h.halted() || h.timer().DeadlineOf(&h.task) == 0 }

@@ -8,7 +8,7 @@ import "github.com/delayedop/purgatory/internal/invariants"
 // has left something.
 func (s *shard) assertLocked() {
 	_, first, _ := s.mu.wheel.next()
-	at := min(s.timeOf(first), s.youngTime())
+	at := min(s.timeOf(first), s.mu.youngAt)
 	if !s.mu.spill.Empty() {
 		at = min(at, s.mu.reached)
 	}

@@ -94,7 +94,7 @@ func checkShard(t testing.TB, s *shard, index, mask uint32, exact func(e *entry.
 		entries++
 		check(s.next.Load() <= s.timeOf(w.now), "next %d is later than the spill's tick %d", s.next.Load(), w.now)
 	}
-	check(s.next.Load() <= s.youngTime(), "next %d is later than the young have to be placed, %d", s.next.Load(), s.youngTime())
+	check(s.next.Load() <= s.mu.youngAt, "next %d is later than the young have to be placed, %d", s.next.Load(), s.mu.youngAt)
 	entries += checkWheel(t, w, func(e *entry.Entry, number, span int64) {
 		own(e)
 		tick := (e.At-1)/s.tick + 1 + s.phase

@@ -80,7 +80,7 @@ func TestNetty14083StoppedTasksAreCancelled(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, m.Stop(), 3)
 	for _, h := range []*Handle{once, periodic, due} {
-		assert.Equal(t, Cancelled, h.State())
+		assert.Equal(t, "cancelled", stateOf(h))
 		assert.False(t, h.Stop())
 		assert.False(t, h.Extend(time.Second))
 	}

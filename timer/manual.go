@@ -25,7 +25,7 @@ type ManualTimer struct {
 
 // NewManualTimer returns a timer whose clock stands at 0. [WithWorkers] and [WithLogger] have no effect on it.
 //
-// Error: [ErrInvalidOption].
+// Error: [ErrInvalid].
 func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 	t := &ManualTimer{}
 	if err := t.init(1, opts, t); err != nil {
@@ -36,23 +36,11 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 
 func (t *ManualTimer) need(int64) {}
 
-func (t *ManualTimer) check() {}
-
 // Now returns how far the clock has moved: in a task, to the first tick at or after the deadline, or to the time
 // of a later addition.
 func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
 
-// AdvanceClock moves the clock by d and reports whether any task ran. It runs each task at the tick at which its
-// entry expires; AdvanceClock(0) runs what is due already. A negative d panics. While another AdvanceClock is in
-// progress, also around this one, it adds d to the distance of that one and returns false at once. The clock
-// stops before [Never].
-func (t *ManualTimer) AdvanceClock(d time.Duration) (ran bool) {
-	return t.AdvanceClockUntil(nil, d)
-}
-
-// AdvanceClockUntil is [ManualTimer.AdvanceClock], unless stop is closed: then it returns false and does not move
-// the clock.
-func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (ran bool) {
+func (t *ManualTimer) advance(stop <-chan struct{}, d time.Duration) (ran bool) {
 	if d < 0 {
 		panic(fmt.Sprintf("timer: AdvanceClock(%v): the clock does not go back", d))
 	}
@@ -60,15 +48,12 @@ func (t *ManualTimer) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) (
 		return false
 	}
 	t.mu.Lock()
-	t.mu.target = min(Deadline(t.mu.target, d), lastTime)
+	t.mu.target = min(Deadline(t.mu.target, d), Never-1)
 	moving := t.mu.moving
 	t.mu.moving = true
 	t.mu.Unlock()
 	return !moving && t.move()
 }
-
-// lastTime is where the clock stops.
-const lastTime = Never - 1
 
 // move moves the clock to the target, step by step, but not while entries are due.
 func (t *ManualTimer) move() (ran bool) {
@@ -79,15 +64,13 @@ func (t *ManualTimer) move() (ran bool) {
 		}
 	}()
 	for {
-		if !t.anyReady() { // otherwise entries were due when they were added
-			if arrived = t.step(); arrived {
-				return ran
-			}
-		}
-		t.flush(t.Now())
 		for t.anyReady() {
 			ran = t.runDue() || ran
 		}
+		if arrived = t.step(); arrived {
+			return ran
+		}
+		t.flush(t.Now())
 	}
 }
 

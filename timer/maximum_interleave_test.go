@@ -94,11 +94,11 @@ func TestTwoCallAStandInEveryInterleaving(t *testing.T) {
 			}
 			return func() error {
 				defer timer.Stop()
-				flushes := readings // a worker knows the reading of the flush
+				flushed := readings // a worker knows the reading of the flush
 				awake := timer.overdue.Load() == never
-				if err != nil || flushes > 1 || flushes != int(task.runs.Load()) || !wakes && flushes == 0 || wakes && !awake || timer.standIns.Load() != 0 {
-					return fmt.Errorf("%v; %d flushes, the task has run %d times; overdue says that the driver is awake: %v; %d stand-ins are left",
-						err, flushes, task.runs.Load(), awake, timer.standIns.Load())
+				if err != nil || flushed > 1 || flushed != int(task.runs.Load()) || !wakes && flushed == 0 || wakes && !awake || timer.called.Load() || timer.standing.Load() {
+					return fmt.Errorf("%v; %d flushes, the task has run %d times; overdue says that the driver is awake: %v; a stand-in is called: %v",
+						err, flushed, task.runs.Load(), awake, timer.called.Load())
 				}
 				return nil
 			}

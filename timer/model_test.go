@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// lastTime is where the clock stops.
+const lastTime = Never - 1
+
 // model runs a ManualTimer beside a plain list of deadlines. It checks the timer's structure
 // after every step. It checks every expiry as it happens: once, in the right tick, and not
 // a nanosecond early.

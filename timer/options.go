@@ -21,8 +21,8 @@ type config struct {
 	workers    int
 	grace      time.Duration
 	panicked   guard.Handler
-	handled    bool // by a function of the user's
-	logger     *slog.Logger
+	logger     *slog.Logger // may be nil
+	err        error        // the first rule that is broken
 }
 
 // WithTick sets the length of a tick, the resolution of the lowest wheel. Default 1 ms, at least 1 ns.
@@ -52,27 +52,28 @@ func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int6
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
-// panicked. Default: [slog.Default] logs the panic. A goroutine that exists while there are panics calls it, so it holds up no task:
-// 256 panics wait, and further ones are counted.
+// panicked. Default: [slog.Default] logs up to ten panics a second, and how many more there were, on a goroutine
+// of its own: it holds up no task.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
-	return func(c *config) { c.panicked, c.handled = h, true }
+	return func(c *config) {
+		c.rule(h != nil, "panic handler", "nil", "a function")
+		c.panicked = h
+	}
 }
 
-// WithLogger sets the logger for the warning [EventManyTimers]. Default: nothing is logged.
-func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+// WithLogger sets the logger for a warning, purgatory.timers.many, once in a process, when more than 64 SystemTimers
+// are driven and not stopped. Attributes: timers (their number) and hint. Default: nothing is logged.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) {
+		c.rule(l != nil, "logger", "nil", "a *slog.Logger")
+		c.logger = l
+	}
+}
 
-var discard = slog.New(slog.DiscardHandler)
-
-// logPanics returns the default panic handler.
-func logPanics() guard.Handler {
-	waiting := new(observe.Queue)
-	return func(recovered any, stack []byte) {
-		waiting.Add(func() {
-			guard.Log(recovered, stack)
-			if n := waiting.Dropped(); n > 0 {
-				slog.Error("purgatory: panics that were not logged", "panics", n)
-			}
-		})
+// rule notes that an option breaks a rule unless ok.
+func (c *config) rule(ok bool, name string, value any, allowed string) {
+	if !ok && c.err == nil {
+		c.err = fmt.Errorf("%w: %s is %v, must be %s", ErrInvalid, name, value, allowed)
 	}
 }
 
@@ -82,35 +83,23 @@ func (c *config) configure(shards int, opts []Option) error {
 		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
 		workers:    16 * runtime.GOMAXPROCS(0),
-		logger:     discard,
 	}
 	for _, o := range opts {
 		if o == nil {
-			return fmt.Errorf("%w: a nil Option", ErrInvalidOption)
+			return fmt.Errorf("%w: a nil Option", ErrInvalid)
 		}
 		o(c)
 	}
-	if !c.handled {
-		c.panicked = logPanics()
+	c.rule(c.tick >= 1, "tick", time.Duration(c.tick), "at least 1ns")
+	c.rule(2 <= c.wheelSize && c.wheelSize <= maxWheelSize, "wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
+	c.rule(0 < c.shardCount && c.shardCount <= maxShards && c.shardCount&(c.shardCount-1) == 0, "number of shards", c.shardCount, "a power of two from 1 to 256")
+	c.rule(c.workers >= 1, "number of workers", c.workers, "at least 1")
+	c.rule(c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)")
+	c.rule(c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)")
+	if c.panicked == nil {
+		records := new(observe.Records)
+		records.Init("timer", nil, nil)
+		c.panicked = records.Panicked
 	}
-	for _, rule := range []struct {
-		ok      bool
-		name    string
-		value   any
-		allowed string
-	}{
-		{c.tick >= 1, "tick", time.Duration(c.tick), "at least 1ns"},
-		{2 <= c.wheelSize && c.wheelSize <= maxWheelSize, "wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize)},
-		{0 < c.shardCount && c.shardCount <= maxShards && c.shardCount&(c.shardCount-1) == 0, "number of shards", c.shardCount, "a power of two from 1 to 256"},
-		{c.workers >= 1, "number of workers", c.workers, "at least 1"},
-		{c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)"},
-		{c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)"},
-		{c.panicked != nil, "panic handler", "nil", "a function"},
-		{c.logger != nil, "logger", "nil", "a *slog.Logger"},
-	} {
-		if !rule.ok {
-			return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, rule.name, rule.value, rule.allowed)
-		}
-	}
-	return nil
+	return c.err
 }

@@ -33,12 +33,12 @@ func TestInvalidOptionsAreAnErrorThatNamesTheValue(t *testing.T) {
 		live0 := live.Load()
 		s, err := NewSystemTimer(c.option)
 		assert.Nil(t, s)
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ErrInvalid)
 		require.ErrorContains(t, err, c.names)
 		assert.Equal(t, live0, live.Load())
 		m, err := NewManualTimer(c.option)
 		assert.Nil(t, m)
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ErrInvalid)
 	}
 }
 

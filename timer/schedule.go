@@ -12,7 +12,7 @@ import (
 // now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
 // no task.
 //
-// Errors, after which nothing is scheduled: [ErrNoTask] (it is not bound), [ErrScheduled] (in this timer or
+// Errors, after which nothing is scheduled: [ErrInvalid] (it is bound to no task), [ErrScheduled] (in this timer or
 // another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	return t.add(task, now, deadline, t.maxPending)
@@ -20,7 +20,8 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 
 func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) error {
 	if uint64(now) > uint64(decade) {
-		t.clock.check()
+		t.check()
+		now = max(now, 0) // a caller may pass any value
 	}
 	e := &task.entry
 	s := t.shardOf(e)
@@ -44,7 +45,7 @@ func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) e
 
 // insert puts e, which is in no list, into the one for its deadline, and unlocks s.
 func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
-	since, at := max(int64(now), 0), int64(0) // a caller may pass any value
+	since, at := int64(now), int64(0)
 	e.At = within(deadline)
 	far := e.At-since > s.far
 	switch {
@@ -76,15 +77,13 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 func (t *store) admitLocked(s *shard, e *entry.Entry, limit int64) error {
 	for !t.owns(e) {
 		s.mu.Unlock()
-		adopted := t.adopt(taskEntry(e))
+		err := t.adopt(taskEntry(e))
 		s.mu.Lock()
-		if !adopted {
-			return fmt.Errorf("%w, in another timer", ErrScheduled)
+		if err != nil {
+			return err
 		}
 	}
 	switch {
-	case !e.OfOperation() && taskEntry(e).bound == nil:
-		return ErrNoTask
 	case t.stopped.Load():
 		return ErrStopped
 	case e.Linked():
@@ -100,37 +99,38 @@ func (t *store) owns(e *entry.Entry) bool {
 	return e.OfOperation() || taskEntry(e).owner.Load() == t
 }
 
-// adopt makes t the owner of e, unless another timer has e scheduled: then it returns false. It holds no lock of t. An
-// entry is never in two timers:
+// adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
+// two timers:
 //
 //  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard looks whether it is the
 //     owner.
 //  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
 //     compare-and-swap.
-func (t *store) adopt(e *TaskEntry) (ok bool) {
+func (t *store) adopt(e *TaskEntry) error {
 	owner := e.owner.Load()
-	if owner == nil {
+	switch {
+	case e.bound == nil:
+		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
+	case owner == nil:
 		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
-		return true
+		return nil
 	}
 	s := owner.lock(&e.entry)
 	if s == nil { // a third timer has adopted it
-		return true
+		return nil
 	}
 	defer s.mu.Unlock()
-	if ok = owner == t || !e.entry.Linked(); ok {
-		e.owner.Store(t)
+	if owner != t && e.entry.Linked() {
+		return fmt.Errorf("%w, in another timer", ErrScheduled)
 	}
-	return ok
+	e.owner.Store(t)
+	return nil
 }
 
 // lock returns e's shard, locked; nil if t does not own e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
 	if s == nil {
-		if !e.OfOperation() { // t owns no task of a shard that is not made
-			return nil
-		}
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
@@ -166,11 +166,13 @@ func (t *store) release(s *shard, at int64) {
 // Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's. It
 // does not block.
 func (t *store) Cancel(task *TaskEntry) bool {
-	s := t.lock(&task.entry)
+	e := &task.entry
+	s := t.shardOf(e)
 	if s == nil {
-		return false
+		s = t.makeShard(e)
 	}
-	ok := t.cancelLocked(s, &task.entry)
+	s.mu.Lock()
+	ok := t.owns(e) && t.cancelLocked(s, e)
 	s.mu.Unlock()
 	return ok
 }
@@ -201,10 +203,9 @@ func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	if ok = e.Linked(); ok {
 		t.removeLocked(s, e)
-		e.At = 0
 	}
-	if e.OfOperation() {
-		e.At = entry.ExpiredBit // it has ended: no Extend may schedule it
+	if ok || e.At == 0 {
+		e.At = entry.ExpiredBit // no Extend may schedule it: an operation has ended
 	}
 	return ok
 }

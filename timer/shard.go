@@ -33,7 +33,7 @@ type shard struct {
 		sched.Mutex
 		pending int64
 		reached int64 // a time that the clock has reached, in ns
-		youngAt int64 // when young expires, in ns, unless that is empty
+		youngAt int64 // when young expires, in ns; perhaps after it became empty
 		young   entry.List
 		wheel   timingWheel
 		spill   entry.List
@@ -53,9 +53,8 @@ type shard struct {
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
-	s := &shard{tick: cfg.tick}
+	s := &shard{tick: cfg.tick, far: int64(4 * time.Second)}
 	i, shards := int64(index), int64(cfg.shardCount)
-	s.far = int64(4 * time.Second)
 	s.youngWait = s.far/8 + s.far/8/shards*(i+1)
 	// By 1/shards of a bucket of levels 1 and 2; with ticks of 1 ns that would overflow.
 	if size := cfg.wheelSize; s.tick > 1 {
@@ -66,6 +65,7 @@ func newShard(index int, cfg *config) *shard {
 	s.mu.young.Init()
 	s.mu.spill.Init()
 	s.mu.due.Init()
+	s.mu.youngAt = never
 	s.next.Store(never)
 	return s
 }
@@ -103,7 +103,7 @@ func (s *shard) flushLocked(now int64) (more bool) {
 	w := &s.mu.wheel
 	for n := 0; n < chunk; n++ {
 		bucket, tick, level := w.next()
-		switch at, young := s.timeOf(tick), s.youngTime(); {
+		switch at := s.timeOf(tick); {
 		case at <= now && level == 0:
 			w.now = tick
 			s.mu.due.Take(bucket)
@@ -114,22 +114,17 @@ func (s *shard) flushLocked(now int64) (more bool) {
 		case at <= now:
 			w.now = tick
 			s.mu.spill.Take(bucket)
-		case young <= now:
-			w.now = max(w.now, now/s.tick+s.phase)
-			s.mu.spill.Take(&s.mu.young)
+		case s.mu.youngAt <= now:
+			if s.mu.youngAt = never; !s.mu.young.Empty() {
+				w.now = max(w.now, now/s.tick+s.phase)
+				s.mu.spill.Take(&s.mu.young)
+			}
 		default:
-			s.next.Store(min(at, young))
+			s.next.Store(min(at, s.mu.youngAt))
 			return false
 		}
 	}
 	return true
-}
-
-func (s *shard) youngTime() int64 {
-	if s.mu.young.Empty() {
-		return never
-	}
-	return s.mu.youngAt
 }
 
 // anyLocked returns a scheduled entry; nil if there is none.

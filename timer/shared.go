@@ -20,7 +20,7 @@ func Shared() *SystemTimer {
 
 var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares the timer of the process
 
-// selfDriven is the clock of a SystemTimer that nobody drives: nobody else gets the place of its driver. An
+// selfDriven is a SystemTimer that nobody drives: nobody else gets the place of its driver. An
 // alarm goes off at wake, when the first shard is to be flushed. No entry is late:
 //
 //  1. A run of the alarm sets wake to never, flushes, looks at the next of every shard, and sets the alarm to
@@ -36,24 +36,13 @@ type selfDriven struct {
 }
 
 func newSelfDriven() *SystemTimer {
-	t, err := NewSystemTimer()
-	if err != nil {
-		panic(err) // there are no options that could be wrong
-	}
+	t, _ := NewSystemTimer() // no option could be wrong
 	s := &selfDriven{SystemTimer: t}
 	s.alarm = sched.NewAlarm(s.run)
 	sched.Receive(t.driver)
 	t.wake.Store(never)
-	t.clock = s
+	t.alarm = s
 	return t
-}
-
-func (s *selfDriven) need(at int64) {
-	if at == 0 {
-		s.pool.Kick()
-	} else {
-		s.set(at)
-	}
 }
 
 func (s *selfDriven) set(at int64) {
@@ -70,8 +59,6 @@ func (s *selfDriven) set(at int64) {
 func (s *selfDriven) run() {
 	s.overdue.Store(never)
 	s.wake.Store(never)
-	if !s.stopped.Load() {
-		s.flush(s.Now())
-		s.set(s.next())
-	}
+	s.flush(s.Now())
+	s.set(s.next())
 }

@@ -13,6 +13,7 @@ import (
 // store is what SystemTimer and ManualTimer share: the wheels and all methods on entries.
 type store struct {
 	config
+	base    time.Time  // of a SystemTimer: when it was made
 	stopped sched.Bool // Stop was called
 	// A power of two of them, each made when its first entry comes. Not explored: a loop has a point for each.
 	shards []atomic.Pointer[shard]
@@ -33,8 +34,8 @@ type store struct {
 	wake sched.Int64
 
 	overdue  sched.Int64 // when a sleeping driver will be late, in ns; otherwise never
-	standIns sched.Int64 // number of stand-ins
-	standing sched.Bool  // one of them flushes
+	called   sched.Bool  // a worker is to stand in for it
+	standing sched.Bool  // one does
 
 	_ [64]byte // separates what every addition reads from what workers write
 
@@ -47,16 +48,45 @@ type store struct {
 type clock interface {
 	Now() time.Duration // is called with a shard's lock held, too
 	need(at int64)      // 0: an entry is due; otherwise one is due then, before wake
-	check()             // panics if a reading that is negative, or after decades, is beyond a bubble's border
+	advance(stop <-chan struct{}, d time.Duration) bool
+}
+
+// AdvanceClock lets up to d of time pass, and reports whether an entry's tick has come, also that of an entry that was
+// extended since.
+//
+// A [SystemTimer] waits until one has, and hands all due entries to the workers. It returns false when d has passed
+// or the timer stops. Of several callers one drives, and the others wait, for up to their d.
+//
+// A [ManualTimer] moves its clock by d, and runs each task at the tick at which its entry expires, so true says that
+// one ran; AdvanceClock(0) runs what is due already. A negative d panics. While another AdvanceClock is in
+// progress, also around this one, it adds d to the distance of that one and returns false at once. The clock
+// stops before [Never].
+func (t *store) AdvanceClock(d time.Duration) bool { return t.clock.advance(nil, d) }
+
+// AdvanceClockUntil is AdvanceClock that returns false when stop is closed; on a stopped SystemTimer it waits for stop
+// or d. A ManualTimer does not move its clock if stop is closed.
+func (t *store) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
+	return t.clock.advance(stop, d)
 }
 
 // Here is Now that panics on the other side of a bubble's border: see [SystemTimer.Now].
 func (t *store) Here() time.Duration {
 	now := t.clock.Now()
 	if uint64(now) > uint64(decade) {
-		t.clock.check()
+		t.check()
 	}
 	return now
+}
+
+// decade is less than lies between the times of a bubble, from 2000 on, and those outside.
+const decade = 10 * 365 * 24 * time.Hour
+
+// check panics if a reading that is negative, or after decades, is beyond the border: a time of a bubble equals itself
+// without a monotonic reading.
+func (t *store) check() {
+	if !t.base.IsZero() && sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
+		panic(sched.ErrBorder)
+	}
 }
 
 func (t *store) init(shards int, opts []Option, c clock) error {

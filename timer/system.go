@@ -9,17 +9,13 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// EventManyTimers is the message of a warning, logged once per process (see [WithLogger]) when more than 64
-// SystemTimers are driven and not stopped. Attributes: timers (their number) and hint.
-const EventManyTimers = "purgatory.timers.many"
-
 // SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
-// time drives it, by calling [SystemTimer.AdvanceClock]: a purgatory's reaper, that of [SystemTimer.Start], or
+// time drives it, by calling AdvanceClock: a purgatory's reaper, that of [SystemTimer.Start], or
 // one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
-	base time.Time
-	pool workers.Pool
+	pool  workers.Pool
+	alarm *selfDriven // nil: a goroutine drives it
 
 	started atomic.Bool // Start was called; not explored: one swap
 	counted atomic.Bool // it counts in live, or has been stopped; not explored: one swap
@@ -40,9 +36,9 @@ const tooManyTimers = 64
 
 // NewSystemTimer returns a timer whose clock starts now. A goroutine has to drive it: see [SystemTimer.Start].
 //
-// Error: [ErrInvalidOption].
+// Error: [ErrInvalid].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
-	t := &SystemTimer{base: sched.Now()}
+	t := &SystemTimer{store: store{base: sched.Now()}}
 	if err := t.init(defaultShards(), opts, t); err != nil {
 		return nil, err
 	}
@@ -54,35 +50,31 @@ func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 
 // count counts t in live. The logger is user code, so another goroutine calls it.
 func (t *SystemTimer) count() {
-	if t.counted.Swap(true) || live.Add(1) <= tooManyTimers || t.logger == discard || warnedMany.Swap(true) {
-		return
+	if !t.counted.Swap(true) && live.Add(1) > tooManyTimers && t.logger != nil && !warnedMany.Swap(true) {
+		sched.Go(func() {
+			defer guard.Recover(t.panicked)
+			t.logger.Warn("purgatory.timers.many", "timers", live.Load(),
+				"hint", "one timer serves a whole program; stop those that are no longer used")
+		})
 	}
-	sched.Go(func() {
-		defer guard.Recover(t.panicked)
-		t.logger.Warn(EventManyTimers, "timers", live.Load(),
-			"hint", "one timer serves a whole program; stop those that are no longer used")
-	})
 }
 
 // expiries is a SystemTimer as the job of its pool.
 type expiries SystemTimer
 
-func (e *expiries) Work() (ran bool) { return e.runDue() }
-func (e *expiries) Queued() bool     { return e.anyReady() }
+func (e *expiries) Work() (ran bool) {
+	if e.called.Load() && e.called.Swap(false) && !e.standing.Swap(true) {
+		e.flush(e.clock.Now())
+		e.standing.Store(false)
+	}
+	return e.runDue()
+}
+
+func (e *expiries) Queued() bool { return e.anyReady() || e.called.Load() }
 
 // Now returns the time since the timer's start. A timer is used on that side of the border of a testing/synctest
 // bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
 func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
-
-// decade is less than lies between the times of a bubble, from 2000 on, and those outside.
-const decade = 10 * 365 * 24 * time.Hour
-
-// check panics beyond the border: a time of a bubble equals itself without a monotonic reading.
-func (t *SystemTimer) check() {
-	if sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
-		panic(sched.ErrBorder)
-	}
-}
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
 func (t *SystemTimer) Start() {
@@ -113,5 +105,5 @@ func (t *SystemTimer) Stop() (unfired []any) {
 
 // Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that no worker runs.
 func (t *SystemTimer) Idle() bool {
-	return t.pool.Running() == 0 && t.standIns.Load() == 0 && !t.anyReady()
+	return !(*expiries)(t).Queued() && t.pool.Running() == 0 // in this order: a worker that ends may start the next one
 }

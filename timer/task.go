@@ -33,12 +33,3 @@ func (e *TaskEntry) Bind(task Task) {
 	e.bound = task
 	e.entry.Bind()
 }
-
-func run(e *entry.Entry) {
-	if e.OfOperation() {
-		entry.Expire(e)
-	} else {
-		task := taskEntry(e)
-		task.bound.RunTask(task)
-	}
-}

@@ -37,6 +37,17 @@ func newTask(f func()) *testTask {
 // Deadline returns what DeadlineOf does, without the lock that guards it.
 func (e *TaskEntry) Deadline() time.Duration { return e.entry.Deadline() }
 
+// stateOf returns the state of h.
+func stateOf(h *Handle) string {
+	switch {
+	case h.Cancelled():
+		return "cancelled"
+	case h.Expired():
+		return "expired"
+	}
+	return "pending"
+}
+
 // inShard assigns e, which is not scheduled, to the i-th shard.
 func (e *TaskEntry) inShard(i int) { e.entry.Word.Store(uint64(i) & (maxShards - 1)) }
 
@@ -138,7 +149,7 @@ func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
 
 func TestAddAtErrors(t *testing.T) {
 	m := newManual(t, WithMaxPending(2))
-	require.ErrorIs(t, m.AddAt(&TaskEntry{}, 0, 1), ErrNoTask)
+	require.ErrorIs(t, m.AddAt(&TaskEntry{}, 0, 1), ErrInvalid)
 	a, b, c := newTask(nil), newTask(nil), newTask(nil)
 	addIn(t, m, a, time.Second)
 	require.ErrorIs(t, m.AddAt(&a.TaskEntry, 0, 1), ErrScheduled)

@@ -7,7 +7,7 @@ import (
 )
 
 // Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use. No method
-// blocks but AdvanceClock and AdvanceClockUntil.
+// blocks but AdvanceClock.
 type Timer interface {
 	// Now returns the time since the timer's start.
 	Now() time.Duration
@@ -16,18 +16,9 @@ type Timer interface {
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
 
-	// DeadlineOf returns when an entry expires or has expired; otherwise 0.
-	DeadlineOf(task *TaskEntry) time.Duration
-
 	// AdvanceClock lets up to d of time pass and reports whether anything expired: a SystemTimer waits, a
 	// ManualTimer moves its clock and runs tasks.
 	AdvanceClock(d time.Duration) bool
-
-	// AdvanceClockUntil also returns, false, when stop is closed.
-	AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool
-
-	// Pending returns the number of entries that are scheduled.
-	Pending() int
 
 	// core keeps other packages from implementing Timer.
 	core() *store
@@ -42,11 +33,10 @@ func EntriesOf(t Timer) *Entries { return t.core() }
 
 // Errors of this package, for [errors.Is].
 var (
-	ErrInvalidOption = errors.New("timer: invalid option")
-	ErrStopped       = errors.New("timer: stopped")
-	ErrFull          = errors.New("timer: too many pending entries")
-	ErrScheduled     = errors.New("timer: entry is scheduled already")
-	ErrNoTask        = errors.New("timer: entry is bound to no task")
+	ErrInvalid   = errors.New("timer: invalid argument")
+	ErrStopped   = errors.New("timer: stopped")
+	ErrFull      = errors.New("timer: too many pending entries")
+	ErrScheduled = errors.New("timer: entry is scheduled already")
 )
 
 // Never is the latest deadline. No clock reaches it.

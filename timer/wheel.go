@@ -56,21 +56,23 @@ func (w *timingWheel) init(size, now int64) {
 
 // put puts e, which expires at tick > now, into its bucket, and returns the bucket's first tick.
 func (w *timingWheel) put(e *entry.Entry, tick int64) (first int64) {
-	l, slot, span := uint(0), tick, int64(1)
-	if w.shift > 0 {
-		l = uint(bits.Len64(uint64(tick^w.now))-1) / w.shift
-		slot, span = tick>>(l*w.shift&63), 1<<(l*w.shift&63)
-		first = slot * span
-		slot &= w.size - 1
+	l, slot := uint(0), tick
+	if shift := w.shift; shift > 0 {
+		l = uint(bits.Len64(uint64(tick^w.now))-1) / shift
+		below := l * shift & 63 // bits
+		first = tick >> below << below
+		slot = tick >> below & (w.size - 1)
 	} else {
+		span := int64(1)
 		for now := w.now / w.size; slot/w.size != now; now /= w.size {
 			l, slot, span = l+1, slot/w.size, span*w.size
 		}
 		first = slot * span
 		slot %= w.size
 	}
-	for int(l) >= len(w.levels) {
+	if int(l) >= len(w.levels) {
 		w.grow()
+		return w.put(e, tick)
 	}
 	lv := &w.levels[l]
 	lv.buckets[slot].Push(e)

@@ -255,7 +255,7 @@ func TestTheDriverWakesOnlyForPendingYoungEntries(t *testing.T) {
 			addIn(t, timer, tt, time.Minute)
 			entries = append(entries, &tt.TaskEntry)
 			timer.shard(i).mu.Lock()
-			at[timer.shard(i).youngTime()] = true
+			at[timer.shard(i).mu.youngAt] = true
 			timer.shard(i).mu.Unlock()
 		}
 		assert.Len(t, at, shards)

@@ -22,8 +22,8 @@ type Link struct{ Next, Prev *Link }
 type Entry struct {
 	Link // first: a List converts pointers
 
-	// At is the deadline on the timer's clock, in ns; the same lock guards it. 0: never added, or cancelled. > 0:
-	// scheduled. < 0: expired, with ExpiredBit set, or the operation has ended.
+	// At is the deadline on the timer's clock, in ns; the same lock guards it. 0: never added. > 0: scheduled. < 0:
+	// expired, with ExpiredBit set; that bit alone: cancelled.
 	At int64
 
 	// Word has the binding in its lower half. The upper one is for the object that the entry is part of, which

@@ -24,6 +24,7 @@ type stopped struct {
 		timer.Timer
 		AfterFunc(d time.Duration, f func()) (*timer.Handle, error)
 		Extend(e *timer.TaskEntry, deadline time.Duration) bool
+		Pending() int
 		Stop() []any
 	}
 	entries  []*counted

@@ -312,7 +312,7 @@ var observers = map[string]func() observed{
 		must(err)
 		return observed{
 			map[string]func(){"stop": func() { h.Stop() }, "expire": func() { clock.AdvanceClock(timeout) }},
-			func() bool { return h.State() != timer.Pending },
+			func() bool { return h.Expired() || h.Cancelled() },
 			func() error {
 				if n := clock.Pending(); n > 0 || h.Stop() {
 					return fmt.Errorf("%d are pending", n)

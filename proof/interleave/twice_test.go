@@ -275,9 +275,9 @@ func handle(prepare func(*timer.ManualTimer, *timer.Handle)) object {
 	must(err)
 	prepare(clock, h)
 	return object{h, func() string {
-		s := fmt.Sprint(h.State(), runs)
+		s := fmt.Sprint(h.Expired(), h.Cancelled(), runs)
 		clock.AdvanceClock(timeout)
-		return fmt.Sprint(s, h.State(), runs)
+		return fmt.Sprint(s, h.Expired(), h.Cancelled(), runs)
 	}}
 }
 
@@ -287,9 +287,9 @@ func periodic(prepare func(*timer.Handle)) object {
 	must(err)
 	prepare(h)
 	return object{h, func() string {
-		s := fmt.Sprint(h.State(), runs)
+		s := fmt.Sprint(h.Expired(), h.Cancelled(), runs)
 		clock.AdvanceClock(timeout)
-		s = fmt.Sprint(s, h.State(), runs)
+		s = fmt.Sprint(s, h.Expired(), h.Cancelled(), runs)
 		h.Stop()
 		return s
 	}}

@@ -268,9 +268,8 @@ func (f *timedFunc) judge() {
 	if f.handle == nil {
 		return
 	}
-	state := f.handle.State()
-	if f.running || state == timer.Pending {
-		f.r.fault("h%d runs %v, and is %v, when all has passed", f.id, f.running, state)
+	if f.running || !f.handle.Expired() && !f.handle.Cancelled() {
+		f.r.fault("h%d runs %v, or is pending, when all has passed", f.id, f.running)
 	}
 	if f.plan.how != "after" {
 		return
