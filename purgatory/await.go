@@ -110,15 +110,14 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		p.gaveUp.Add(1)
 		return context.Cause(ctx)
 	}
-	first := p.watchers.Shard(waits[0].Hash)
 	switch {
 	case ready():
-		first.Met()
+		p.watchers.Met(waits[0].Hash)
 		return nil
 	case timeout > 0:
 		return p.block(ctx, done, timeout, ready, waits)
 	}
-	if _, ok := first.Pass(machine.Expired, waits[0].Key, nil); !ok {
+	if _, ok := p.watchers.Pass(machine.Expired, &waits[0], nil); !ok {
 		return p.refusal(ErrClosed, "while trying")
 	}
 	return p.errorf(ErrExpired, "after %v", timeout)
@@ -135,7 +134,8 @@ func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout 
 			p.Cancel(w, nil)
 		}
 	}()
-	if _, err := p.enroll(w, timeout, waits, true); err != nil {
+	r := registration[K]{p: p, op: w, timeout: timeout}
+	if _, err := r.enroll(waits, true); err != nil {
 		returned = true
 		return err
 	}

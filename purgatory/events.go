@@ -38,7 +38,6 @@ type counters struct {
 	refused    struct{ closed, full, input atomic.Int64 }
 	passedOver atomic.Int64
 	gaveUp     atomic.Int64
-	purged     atomic.Int64
 	stalls     atomic.Int64 // of the reaper
 	looked     atomic.Int64 // when sweep last looked for what is to be logged, on the timer's clock
 	stuckFor   atomic.Int64 // for how long a method had not returned when that was last logged; 0 if all return
@@ -59,9 +58,9 @@ func (p *Purgatory[K]) noteClosed(began time.Time) {
 	t := p.watchers.Totals(nil)
 	p.records.Log(slog.LevelInfo, EventClosed, func() []any {
 		return []any{
-			"closed", t.Counts[machine.Closed], "left", t.Pending(),
-			"satisfied", t.Counts[machine.Satisfied] + t.Met, "forced", t.Counts[machine.Forced],
-			"expired", t.Counts[machine.Expired], "cancelled", t.Counts[machine.Cancelled],
+			"closed", t.Ended[machine.Closed], "left", t.Pending(),
+			"satisfied", t.Ended[machine.Satisfied] + t.Met, "forced", t.Ended[machine.Forced],
+			"expired", t.Ended[machine.Expired], "cancelled", t.Ended[machine.Cancelled],
 			"elapsed", time.Since(began),
 		}
 	})

@@ -58,11 +58,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
-		var checked, unchecked []watchers.Seen[K]
-		for s := range p.watchers.Shards() {
-			c, u := s.LastExpiries()
-			checked, unchecked = append(checked, c), append(unchecked, u)
-		}
+		checked, unchecked := p.watchers.LastExpiries()
 		in.NeverTrue, in.Unchecked = expired(checked), expired(unchecked)
 	}
 	var busiest watchers.Found[K]

@@ -18,8 +18,7 @@ type life struct{ era sched.Uint32 }
 const (
 	open     uint32 = iota
 	draining        // Shutdown or Close has begun: no operation is accepted
-	closing         // Close has begun
-	emptied         // Close, or Shutdown, has ended what waited, in every shard
+	closing         // Close has begun, or Shutdown ends what waits
 )
 
 func (l *life) atLeast(era uint32) bool { return l.era.Load() >= era }
@@ -51,7 +50,7 @@ func (p *Purgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(p.timer, p.cfg.reapInterval, p.reap())
+		r.mu.reaper = reaper.Start(p.timer.AdvanceClockUntil, p.cfg.reapInterval, p.reap())
 	}
 }
 
@@ -102,13 +101,12 @@ func (p *Purgatory[K]) endAll(later bool) {
 	for k := range p.watchers.Each(0) {
 		p.endKey(k.Key, k.Hash, machine.Closed, nil, later)
 	}
-	p.life.become(emptied)
 	over = true
 }
 
 // stop tells the reaper and the purgatory's own timer to end. Signal workers finish what is queued.
 func (p *Purgatory[K]) stop() {
-	p.purge() // the reaper does not purge again
+	p.watchers.Purge() // the reaper does not purge again
 	p.crew.pool.Dismiss()
 	if r := p.reaping.started(); r != nil {
 		r.Stop()
@@ -146,7 +144,7 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), p.unansweredText())
 		}
 	}
-	p.purge()
+	p.watchers.Purge()
 	written, stop := sched.WithTimeout(context.Background(), drainTime)
 	defer stop()
 	p.poll(written.Done(), p.records.Idle) // the logger may block
@@ -184,7 +182,7 @@ func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 		sched.Pause(pause, done)
 		pause = min(2*pause, 50*time.Millisecond)
 		p.sweep(false)
-		if p.life.atLeast(emptied) && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
+		if p.life.atLeast(closing) && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
 			p.crew.pool.Widen() // callbacks block workers, and others wait for one
 		}
 	}

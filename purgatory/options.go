@@ -11,7 +11,6 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // Option configures a purgatory: see [New].
@@ -20,7 +19,7 @@ type Option func(*config)
 type config struct {
 	timer            timer.Timer
 	timerOptions     []timer.Option
-	watcherShards    int // constant but in tests
+	watcherShards    int // 0 but in tests
 	purgeInterval    int
 	reapInterval     time.Duration
 	workers          int
@@ -144,7 +143,6 @@ const (
 
 func (c *config) configure(opts []Option) error {
 	*c = config{
-		watcherShards: watchers.DefaultShards(),
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
 		workers:       workersPerProcessor * runtime.GOMAXPROCS(0),

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"hash/maphash"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/identity"
@@ -23,6 +24,7 @@ type Purgatory[K comparable] struct {
 	timer    timer.Timer
 	entries  *timer.Entries     // of timer: direct calls, so that what they are given stays on the stack
 	ownTimer *timer.SystemTimer // timer, if the purgatory has made it, else nil
+	seed     maphash.Seed       // of the keys' hashes
 	watchers *watchers.Watchers[K]
 	reaping  reaping
 	crew     crew[K]
@@ -49,7 +51,7 @@ type Purgatory[K comparable] struct {
 // A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
 // operation is registered or extended inside, unless its timer is a [timer.ManualTimer].
 func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
-	p := &Purgatory[K]{name: name, id: identity.New()}
+	p := &Purgatory[K]{name: name, id: identity.New(), seed: maphash.MakeSeed()}
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}

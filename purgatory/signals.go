@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"hash/maphash"
+
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -22,9 +24,9 @@ type crew[K comparable] struct {
 
 // handed is an operation that has ended, and whose callbacks a worker is to run.
 type handed[K comparable] struct {
-	m     *machine.Machine
-	shard *watchers.Shard[K]
-	key   K
+	m    *machine.Machine
+	key  K // under which it has ended
+	hash uint64
 }
 
 func (c *crew[K]) hand(h handed[K]) {
@@ -74,7 +76,7 @@ func (c *crew[K]) workHanded() (found bool) {
 	h, found := c.takeHanded()
 	if found {
 		c.pool.KickIfQueued() // the callbacks may block this worker
-		e := ending[K]{p: c.p, shard: h.shard, key: h.key, first: h.m}
+		e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.key, h.hash, h.m), first: h.m}
 		e.run()
 	}
 	return found
@@ -82,13 +84,13 @@ func (c *crew[K]) workHanded() (found bool) {
 
 func (c *crew[K]) workSignal() (found bool) {
 	var w walk[K]
-	key, n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
+	n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
 	if !ok {
 		return c.p.watchers.Signalled() // another worker was faster: there may be another key
 	}
 	c.pool.KickIfQueued() // the callbacks may block this worker
 	if w.n = n; n > 0 {
-		w.begun(c.p, key)
+		w.begun(c.p)
 	}
 	return true
 }
@@ -101,7 +103,7 @@ func (c *crew[K]) workSignal() (found bool) {
 // With one key it does not allocate.
 func (p *Purgatory[K]) Signal(keys ...K) {
 	if len(keys) == 1 {
-		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		p.signal(keys[0], p.hash(keys[0]), EveryPosition)
 		return
 	}
 	var few [fewKeys]watchers.Wait[K]
@@ -110,11 +112,13 @@ func (p *Purgatory[K]) Signal(keys ...K) {
 	}
 }
 
+func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, key) }
+
 // hashed appends keys, with their hashes, to all: a callback may write to the slice that the caller has passed. It panics
 // for a key that cannot be hashed, before a check or a signal of any.
 func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[K] {
 	for _, key := range keys {
-		all = append(all, watchers.Wait[K]{Key: key, Hash: p.watchers.Hash(key)})
+		all = append(all, watchers.Wait[K]{Key: key, Position: AnyPosition, Hash: p.hash(key)})
 	}
 	return all
 }
@@ -122,13 +126,12 @@ func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[
 // SignalUpTo is [Purgatory.Signal] for [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for
 // key. Several signals of a key make one check up to the highest of their positions.
 func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	return p.signal(key, p.watchers.Hash(key), position)
+	return p.signal(key, p.hash(key), position)
 }
 
 func (p *Purgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, true)
 	}
-	s := p.watchers.Used(hash)
-	return s != nil && s.Signal(key, hash, upTo)
+	return p.watchers.Signal(key, hash, upTo)
 }

@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"context"
+	"hash/maphash"
 	"iter"
 	"math"
 	"time"
@@ -53,6 +54,11 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *Purgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
+	if len(keys) == 1 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
+		r := registration[K]{p: p, op: op, timeout: timeout}
+		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.seed, keys[0])}}
+		return r.enroll(one[:], false)
+	}
 	return p.submit(op, timeout, keys, nil)
 }
 
@@ -76,7 +82,7 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 // it is for a key that is checked inside a TryComplete of its own.
 func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
-		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		return p.check(keys[0], p.hash(keys[0]), EveryPosition)
 	}
 	var few [fewKeys]watchers.Wait[K]
 	all := p.hashed(few[:0], keys)
@@ -101,7 +107,7 @@ func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 // CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position: it does not try
 // those that wait for a higher one, and its cost does not depend on how many these are.
 func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.watchers.Hash(key), position)
+	return p.check(key, p.hash(key), position)
 }
 
 // ForceComplete ends op as forced, and reports whether this call has. Use it to answer early with what there is, and
@@ -141,7 +147,7 @@ func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *
 // What is registered later waits: if requests for key have become pointless, change the state first, have conditions
 // return true in that state too, and then call CancelForKey.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
-	hash := p.watchers.Hash(key)
+	hash := p.hash(key)
 	if p.watchers.Waiting(key, hash) == 0 {
 		return 0
 	}
@@ -161,7 +167,7 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 	if !m.AcceptedBy(p.id) {
 		return false
 	}
-	deadline := timer.Deadline(p.now(), timeout)
+	deadline := timer.Deadline(p.entries.Here(), timeout)
 	p.startReaper()
 	return p.entries.Extend(entryOf(m), deadline)
 }
@@ -180,12 +186,12 @@ func (p *Purgatory[K]) Keys() iter.Seq[K] {
 
 // Waiting returns how many operations wait for key. It costs a lookup under a lock.
 func (p *Purgatory[K]) Waiting(key K) int {
-	return p.watchers.Waiting(key, p.watchers.Hash(key))
+	return p.watchers.Waiting(key, p.hash(key))
 }
 
 // Timer returns the purgatory's timer, for tasks on its clock, and starts the reaper that drives it.
 func (p *Purgatory[K]) Timer() timer.Timer {
-	p.now() // beyond a bubble's border no reaper must start
+	p.entries.Here() // beyond a bubble's border no reaper must start
 	p.startReaper()
 	return p.timer
 }

@@ -21,9 +21,9 @@ func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
 	}
 	found := map[int]uint64{}
 	for k := range w.Each(0) {
-		for s := range w.Shards() {
+		for s := range w.shards() {
 			require.True(t, s.mu.TryLock())
-			s.unlock()
+			s.mu.Unlock()
 		}
 		require.NotContains(t, found, k.Key)
 		found[k.Key] = k.Hash
@@ -48,11 +48,11 @@ func TestEachYieldsTheFirstOfEachKey(t *testing.T) {
 	ended := wait(t, w, a, b)
 	waits := list(wait(t, w, b), waitAt(t, w, b, 5), waitAt(t, w, b, 6)) // a mark stands before the second
 	other := wait(t, w, a)
-	s := w.Shard(w.Hash(b))
+	s := w.shard(w.Hash(b))
 	s.lock()
 	end(w, a, ended)
-	s.unlock()
-	require.Equal(t, 1, w.Stale())
+	s.mu.Unlock()
+	require.Equal(t, 1, int(w.stale.Load()))
 	same(t, waits, operationsOf(w, b))
 	found := map[int]int{}
 	for f := range w.Each(2) {
@@ -67,7 +67,7 @@ func TestWaitingIsHowManyWait(t *testing.T) {
 	w := newMap(0)
 	hash := w.Hash(1)
 	assert.Zero(t, w.Waiting(1, hash), "no shard is made for that")
-	require.Nil(t, w.Used(hash))
+	require.Nil(t, w.used(hash))
 	first, second := wait(t, w, 1), waitAt(t, w, 1, 5)
 	assert.Equal(t, 2, w.Waiting(1, hash))
 	assert.Zero(t, w.Waiting(2, hash))
@@ -81,9 +81,6 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 	w := newMap(0)
 	for _, keys := range [][]int{{1}, {1, 2}, {2, 2, 3}, {3, 1}} {
 		m := wait(t, w, keys...)
-		key, hash, s := FirstKey[int](m)
-		assert.Equal(t, []any{keys[0], w.Hash(keys[0])}, []any{key, hash})
-		assert.Same(t, w.Shard(hash), s)
 		var waits []Wait[int]
 		for _, key := range keys {
 			waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
@@ -95,10 +92,10 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 func TestALoopOverShardsMayEndEarly(t *testing.T) {
 	w := newMap(0)
 	for i := range uint64(8) {
-		w.Shard(i)
+		w.shard(i)
 	}
 	n := 0
-	for range w.Shards() {
+	for range w.shards() {
 		if n++; n == 3 {
 			break
 		}
@@ -125,6 +122,6 @@ func TestDefaultShards(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for processors, shards := range map[int]int{1: 64, 2: 64, 3: 128, 4: 128, 5: 256, 32: 1024, 100: 4096, 256: 4096} {
 		runtime.GOMAXPROCS(processors)
-		assert.Equal(t, shards, DefaultShards(), "%d processors", processors)
+		assert.Equal(t, shards, len(New(Config[int]{}).slots), "%d processors", processors)
 	}
 }

@@ -26,7 +26,7 @@ func longestWalk(l *keyList[int], position int64) (longest int) {
 
 func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	var ops []*machine.Machine
 	add := func(n int, position func(i int) int64) {
 		for i := range n {
@@ -88,7 +88,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 // pass.
 func TestAPassedPositionLeavesNoMark(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	const n = 100 * segment
 	var ops []*machine.Machine
 	for i := range int64(n) {
@@ -115,7 +115,7 @@ func TestAPassedPositionLeavesNoMark(t *testing.T) {
 // A list whose index was in use is used again for the next key, and finds its positions.
 func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	for range 3 {
 		var ops []*machine.Machine
 		for i := range int64(6 * segment) {
@@ -135,7 +135,7 @@ func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
 // An operation without a position that comes to many with one takes its place in a few steps.
 func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	first := wait(t, w, 1)
 	for i := range int64(10 * segment) {
 		waitAt(t, w, 1, i)
@@ -154,7 +154,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := New(Config[int]{Kick: func() {}, Shards: 1})
-		s := w.Shard(0)
+		s := w.shard(0)
 		type linked struct {
 			m        *machine.Machine
 			position int64

@@ -26,12 +26,11 @@ import (
 //  5. A walk that begins, or a key that leaves the map, changes the list's number. A paused walk goes on only
 //     if it is still its own.
 type Walk[K comparable] struct {
-	shard  *Shard[K]
+	Visit  *Visit[K]   // of its shard, which Resume ends
 	list   *keyList[K] // nil: it is over
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
-	visit  Visit[K]
 	rest   int  // operations that it may still visit
 	placed bool // there were positions when the pass began
 }
@@ -40,27 +39,25 @@ const maxAgain = 8
 
 // Begin asks for tries up to a position, and begins a walk, if none is under way. It returns how many it has read into
 // out.
-func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
+func (w *Watchers[K]) Begin(walk *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
+	s := w.used(hash)
+	if s == nil {
+		return 0
+	}
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
 		l.asked.add(upTo)
 		if !l.walking {
-			n = w.beginLocked(s, l, out)
+			n = walk.beginLocked(l, out)
 		}
 	}
-	s.unlock()
+	s.mu.Unlock()
 	return n
 }
 
-// Shard returns the shard of the key.
-func (w *Walk[K]) Shard() *Shard[K] { return w.shard }
-
-// Visit returns the walk's visit in its shard, which Resume ends.
-func (w *Walk[K]) Visit() Visit[K] { return w.visit }
-
-func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine) (n int) {
+func (w *Walk[K]) beginLocked(l *keyList[K], out []*machine.Machine) (n int) {
 	l.walking = true
-	w.shard, w.list = s, l
+	w.list = l
 	w.fromHead()
 	return w.readLocked(out)
 }
@@ -79,62 +76,66 @@ func (w *Walk[K]) fromHead() {
 	l.Start()
 }
 
-// Next takes those of the tried operations that end out of the lists, and reads the next ones. It returns 0 if the
+// Next takes those of the tried operations that end out of their lists, and reads the next ones. It returns 0 if the
 // walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
-	s, l := w.shard, w.list
+	l, others := w.list, false
+	s := l.shard
 	s.lock()
 	s.mu.tries += int64(tried)
 	s.mu.wasted += int64(tried - len(ended))
 	if len(ended) > 0 {
-		s.leaveLocked(ended)
-		w.visit.place.runsLocked(ended[0])
+		others = s.leaveLocked(ended)
+		w.Visit.runsLocked(ended[0])
 	}
 	switch {
 	case l.number != w.number: // the key has left the map
 		w.list = nil
 	case pause:
-		others := l.asked.any
+		asked := l.asked.any
 		l.asked.add(w.upTo)
 		l.walking = false
-		if others {
+		if asked {
 			s.queueLocked(l)
 		}
 	default:
 		n = w.readLocked(out)
 	}
-	s.unlock()
+	s.mu.Unlock()
+	if others {
+		leaveOthers[K](ended)
+	}
 	return n
 }
 
-// Resume goes on with a walk when the callbacks of so many operations have run. It returns 0 if the walk is over.
-func (w *Walk[K]) Resume(answered int, out []*machine.Machine) (n int) {
-	s, l := w.shard, w.list
-	if l != nil {
+// Resume goes on with a walk when callbacks have run. It returns 0 if the walk is over.
+func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
+	if l := w.list; l != nil {
+		s := l.shard
 		s.lock()
 		if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
 			l.asked, l.walking = asked{}, true
 			n = w.readLocked(out)
 		}
-		s.unlock()
+		s.mu.Unlock()
 	}
 	if n == 0 {
-		s.Exit(w.visit, answered)
+		w.Visit.Exit()
 	} else {
-		s.gate.Add(uint64(answered) << insideBits)
+		w.Visit.count()
 	}
 	return n
 }
 
 func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
-	l, s := w.list, w.shard
+	l := w.list
 	for {
 		if n = l.Read(w.upTo, out[:min(len(out), w.rest)]); n > 0 {
 			w.rest -= n
-			if w.visit.Inside == 0 {
-				w.visit = s.enterLocked(l.key, out[0])
+			if w.Visit == nil {
+				w.Visit = l.shard.enterLocked(l.key, l.hash, out[0])
 			}
-			w.visit.place.runsLocked(out[0])
+			w.Visit.runsLocked(out[0])
 			return n
 		}
 		if w.placed && !l.AtEnd(w.upTo) { // operations keep arriving, perhaps before others
@@ -149,20 +150,21 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	}
 	l.walking = false
 	if w.list = nil; l.asked.any {
-		s.queueLocked(l)
+		l.shard.queueLocked(l)
 	}
 	return 0
 }
 
-// leaveLocked takes operations that end out of the lists of s, and counts them.
-func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
+// leaveLocked takes operations that end out of the lists of s, and counts them. It reports whether any has to leave other
+// lists, too.
+func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 	now := time.Duration(0)
 	if s.waited != nil {
 		now = s.all.config.Now()
 	}
 	for _, m := range machines {
 		o := m.EndsAs()
-		s.mu.counts[o]++
+		s.mu.ended[o]++
 		if s.waited != nil {
 			s.waited[o].Add(now-m.Start(), 1)
 		}
@@ -171,6 +173,7 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 			s.unlinkLocked(m.First())
 			continue
 		}
+		others = true
 		if listOf[K](m.First()).shard == s {
 			s.unlinkLocked(m.First())
 		}
@@ -180,14 +183,26 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 			}
 		}
 	}
+	return others
 }
 
-// Leave is leaveLocked for one operation, in the shard of its first key, whose callbacks run next. unchecked: it
-// expires, and no walk has come to it, nor is about to.
-func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
-	s.lock()
+// leaveOthers takes operations, which have left the lists of one shard, out of the others'.
+func leaveOthers[K comparable](machines []*machine.Machine) {
+	for _, m := range machines {
+		leave[K](m.First())
+		for extra, i := m.Extra(), 0; i < len(extra); i++ {
+			leave[K](&extra[i])
+		}
+	}
+}
+
+// Leave takes m, which ends and whose callbacks run next, out of its lists. unchecked: it expires, and no walk has come
+// to it, nor is about to.
+func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 	l := listOf[K](m.First())
-	v = s.enterLocked(l.key, m)
+	s := l.shard
+	s.lock()
+	v = s.enterLocked(l.key, l.hash, m)
 	if m.EndsAs() == machine.Expired {
 		last := &s.mu.checkedLast
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
@@ -197,43 +212,42 @@ func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
 		at := m.Entry().Deadline()
 		*last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
-	s.leaveLocked([]*machine.Machine{m})
-	s.unlock()
+	ops := [...]*machine.Machine{m}
+	s.leaveLocked(ops[:])
+	s.mu.Unlock()
+	leaveOthers[K](ops[:])
 	return v, unchecked
 }
 
-// LastExpiries returns the last expiries: of an operation to which a check has come, and of another one. A Kind is nil
-// if there is none.
-func (s *Shard[K]) LastExpiries() (checked, unchecked Seen[K]) {
-	s.lock()
-	defer s.unlock()
-	return s.mu.checkedLast, s.mu.uncheckedLast
-}
-
-// LeaveOthers takes m, which has left the lists of one shard, out of the others'.
-func LeaveOthers[K comparable](m *machine.Machine) {
-	leave[K](m.First())
-	for extra, i := m.Extra(), 0; i < len(extra); i++ {
-		leave[K](&extra[i])
+// LastExpiries returns the last expiries of each shard: of an operation to which a check has come, and of another one. A
+// Kind is nil if there is none.
+func (w *Watchers[K]) LastExpiries() (checked, unchecked []Seen[K]) {
+	for s := range w.shards() {
+		s.lock()
+		checked, unchecked = append(checked, s.mu.checkedLast), append(unchecked, s.mu.uncheckedLast)
+		s.mu.Unlock()
 	}
+	return checked, unchecked
 }
 
 // Claim calls claim, with the shard's lock held, for the operations that wait for key, until out is full of those for
-// which it returned true. These leave the lists of the shard. It returns their number: if out is not full, it has come
-// to all.
-func (s *Shard[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
-	s.lock()
-	defer s.unlock()
-	l := s.mu.keys.find(key, hash)
-	if l == nil {
+// which it returned true. These leave their lists. It returns their number: if out is not full, it has come to all.
+func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
+	s := w.used(hash)
+	if s == nil {
 		return 0
 	}
-	for w := l.First(); w != nil && n < len(out); w = l.Next(w) {
-		if m := w.Machine; m != nil && claim(m) { // nil: a mark
-			out[n] = m
-			n++
+	s.lock()
+	if l := s.mu.keys.find(key, hash); l != nil {
+		for at := l.First(); at != nil && n < len(out); at = l.Next(at) {
+			if m := at.Machine; m != nil && claim(m) { // nil: a mark
+				out[n] = m
+				n++
+			}
 		}
+		s.leaveLocked(out[:n])
 	}
-	s.leaveLocked(out[:n])
+	s.mu.Unlock()
+	leaveOthers[K](out[:n])
 	return n
 }
