@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"errors"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -196,6 +197,9 @@ const fewKeys = 4 // fit on the stack of the registering goroutine
 func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[K]) ([]watchers.Wait[K], error) {
 	n := len(keys) + len(at)
 	switch {
+	case len(keys) == 1 && n == 1 && keys[0] == keys[0]: //nolint:gocritic // the usual case, and no NaN
+		few[0] = watchers.Wait[K]{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.seed, keys[0])}
+		return few[:1], nil
 	case n == 0:
 		return nil, p.refusal(ErrNoKeys, "an operation needs a key, under which a check finds it")
 	case n > operation.MaxKeys:
@@ -203,7 +207,7 @@ func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[
 	}
 	waits := p.hashed(slices.Grow(few[:0], n), keys)
 	for _, k := range at {
-		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: p.hash(k.Key)})
+		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: maphash.Comparable(p.seed, k.Key)})
 	}
 	for i := range waits {
 		if key := waits[i].Key; key != key { //nolint:gocritic // as a NaN is

@@ -118,7 +118,7 @@ func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, ke
 // for a key that cannot be hashed, before a check or a signal of any.
 func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[K] {
 	for _, key := range keys {
-		all = append(all, watchers.Wait[K]{Key: key, Position: AnyPosition, Hash: p.hash(key)})
+		all = append(all, watchers.Wait[K]{Key: key, Position: AnyPosition, Hash: maphash.Comparable(p.seed, key)})
 	}
 	return all
 }
@@ -133,5 +133,5 @@ func (p *Purgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, true)
 	}
-	return p.watchers.Signal(key, hash, upTo)
+	return p.watchers.Used(hash) && p.watchers.Signal(key, hash, upTo)
 }

@@ -39,6 +39,9 @@ func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, false)
 	}
+	if !p.watchers.Used(hash) {
+		return 0
+	}
 	var w walk[K]
 	if w.n = p.watchers.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
 		w.begun(p)

@@ -150,6 +150,9 @@ func operationsOf(w *Watchers[int], key int) (machines []*machine.Machine) {
 
 // begin begins a walk over key, which reads size operations at a time.
 func begin(w *Watchers[int], walk *Walk[int], key int, upTo int64, size int) []*machine.Machine {
+	if !w.Used(w.Hash(key)) {
+		return nil
+	}
 	out := make([]*machine.Machine, size)
 	return out[:w.Begin(walk, key, w.Hash(key), upTo, out)]
 }

@@ -63,6 +63,9 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{t: t, rng: rand.New(rand.NewPCG(seed, 2))}
 	m.w, m.keys = newMap(m.rng.IntN(4)), 1+m.rng.IntN(5)
 	m.walking = make([]*modelWalk, m.keys)
+	for key := range m.keys { // a caller asks first whether it is used
+		m.shard(key)
+	}
 	return m
 }
 

@@ -13,12 +13,9 @@ type queue[K comparable] struct {
 }
 
 // Signal asks for tries up to a position, and queues the key for a worker, unless a walk is under way. It
-// reports whether operations wait for key. No signal is lost: see [Walk].
+// reports whether operations wait for key. No signal is lost: see [Walk]. The shard is Used.
 func (w *Watchers[K]) Signal(key K, hash uint64, upTo int64) (awaited bool) {
 	s := w.used(hash)
-	if s == nil {
-		return false
-	}
 	s.lock()
 	s.mu.signals++
 	l := s.mu.keys.find(key, hash)

@@ -26,7 +26,7 @@ func newSignals(t *testing.T, shards int) *signals {
 }
 
 func (s *signals) signal(key int, upTo int64) bool {
-	return s.Signal(key, s.Hash(key), upTo)
+	return s.Used(s.Hash(key)) && s.Signal(key, s.Hash(key), upTo)
 }
 
 // take is a worker. It returns the key that it has taken, and how many operations it has tried; -1 if there was none, and

@@ -38,12 +38,9 @@ type Walk[K comparable] struct {
 const maxAgain = 8
 
 // Begin asks for tries up to a position, and begins a walk, if none is under way. It returns how many it has read into
-// out.
+// out. The shard is Used.
 func (w *Watchers[K]) Begin(walk *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
 	s := w.used(hash)
-	if s == nil {
-		return 0
-	}
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
 		l.asked.add(upTo)
@@ -79,7 +76,8 @@ func (w *Walk[K]) fromHead() {
 // Next takes those of the tried operations that end out of their lists, and reads the next ones. It returns 0 if the
 // walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
-	l, others := w.list, false
+	var others []*machine.Machine
+	l := w.list
 	s := l.shard
 	s.lock()
 	s.mu.tries += int64(tried)
@@ -102,9 +100,7 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 		n = w.readLocked(out)
 	}
 	s.mu.Unlock()
-	if others {
-		leaveOthers[K](ended)
-	}
+	leaveOthers[K](others)
 	return n
 }
 
@@ -155,9 +151,9 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	return 0
 }
 
-// leaveLocked takes operations that end out of the lists of s, and counts them. It reports whether any has to leave other
-// lists, too.
-func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
+// leaveLocked takes operations that end out of the lists of s, and counts them. It returns them if any may stand in
+// another list.
+func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others []*machine.Machine) {
 	now := time.Duration(0)
 	if s.waited != nil {
 		now = s.all.config.Now()
@@ -173,7 +169,7 @@ func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 			s.unlinkLocked(m.First())
 			continue
 		}
-		others = true
+		others = machines
 		if listOf[K](m.First()).shard == s {
 			s.unlinkLocked(m.First())
 		}
@@ -212,10 +208,9 @@ func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 		at := m.Entry().Deadline()
 		*last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
-	ops := [...]*machine.Machine{m}
-	s.leaveLocked(ops[:])
+	others := s.leaveLocked([]*machine.Machine{m})
 	s.mu.Unlock()
-	leaveOthers[K](ops[:])
+	leaveOthers[K](others)
 	return v, unchecked
 }
 
@@ -231,12 +226,11 @@ func (w *Watchers[K]) LastExpiries() (checked, unchecked []Seen[K]) {
 }
 
 // Claim calls claim, with the shard's lock held, for the operations that wait for key, until out is full of those for
-// which it returned true. These leave their lists. It returns their number: if out is not full, it has come to all.
+// which it returned true. These leave their lists. It returns their number: if out is not full, it has come to all. The
+// shard is Used.
 func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
+	var others []*machine.Machine
 	s := w.used(hash)
-	if s == nil {
-		return 0
-	}
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
 		for at := l.First(); at != nil && n < len(out); at = l.Next(at) {
@@ -245,9 +239,9 @@ func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) boo
 				n++
 			}
 		}
-		s.leaveLocked(out[:n])
+		others = s.leaveLocked(out[:n])
 	}
 	s.mu.Unlock()
-	leaveOthers[K](out[:n])
+	leaveOthers[K](others)
 	return n
 }

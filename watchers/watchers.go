@@ -62,6 +62,9 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 	return &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c}
 }
 
+// Used reports whether anybody has waited for a key of the shard of those with this hash.
+func (w *Watchers[K]) Used(hash uint64) bool { return w.used(hash) != nil }
+
 // used returns the shard of the keys with this hash, nil if nobody has waited for one.
 func (w *Watchers[K]) used(hash uint64) *shard[K] {
 	return w.slots[hash&uint64(len(w.slots)-1)].Load()
