@@ -112,14 +112,14 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 	}
 	switch {
 	case ready():
-		p.watchers.Met(waits[0].Hash)
+		p.watchers.Early(waits[0].Hash, machine.Satisfied)
 		return nil
 	case timeout > 0:
 		return p.block(ctx, done, timeout, ready, waits)
-	}
-	if _, ok := p.watchers.Pass(machine.Expired, &waits[0], nil); !ok {
+	case p.Closed():
 		return p.refusal(ErrClosed, "while trying")
 	}
+	p.watchers.Early(waits[0].Hash, machine.Expired)
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 

@@ -59,7 +59,7 @@ func (p *Purgatory[K]) noteClosed(began time.Time) {
 	p.records.Log(slog.LevelInfo, EventClosed, func() []any {
 		return []any{
 			"closed", t.Ended[machine.Closed], "left", t.Pending(),
-			"satisfied", t.Ended[machine.Satisfied] + t.Met, "forced", t.Ended[machine.Forced],
+			"satisfied", t.Ended[machine.Satisfied], "forced", t.Ended[machine.Forced],
 			"expired", t.Ended[machine.Expired], "cancelled", t.Ended[machine.Cancelled],
 			"elapsed", time.Since(began),
 		}

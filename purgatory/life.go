@@ -11,28 +11,6 @@ import (
 	"github.com/delayedop/purgatory/reaper"
 )
 
-// life is how far a purgatory has come. It only grows. It is safe for concurrent use.
-type life struct{ era sched.Uint32 }
-
-// The eras of a purgatory.
-const (
-	open     uint32 = iota
-	draining        // Shutdown or Close has begun: no operation is accepted
-	closing         // Close has begun, or Shutdown ends what waits
-)
-
-func (l *life) atLeast(era uint32) bool { return l.era.Load() >= era }
-
-// become brings the purgatory as far as era, and reports whether this call has.
-func (l *life) become(era uint32) (first bool) {
-	for now := l.era.Load(); now < era; now = l.era.Load() {
-		if l.era.CompareAndSwap(now, era) {
-			return true
-		}
-	}
-	return false
-}
-
 type reaping struct {
 	off sched.Bool // it was started, or is not to be
 
@@ -63,7 +41,7 @@ func (r *reaping) started() *reaper.ExpirationReaper {
 }
 
 // Closed reports whether Close or Shutdown has begun: no operation is accepted any more.
-func (p *Purgatory[K]) Closed() bool { return p.life.atLeast(draining) }
+func (p *Purgatory[K]) Closed() bool { return p.closed.Load() }
 
 // Close refuses new operations, ends every pending one as closed, with the callbacks on this goroutine, and tells the
 // reaper and the workers to stop. It returns nil. A second call does nothing.
@@ -78,7 +56,8 @@ func (p *Purgatory[K]) Close() error {
 
 // close is Close. With later, signal workers run the callbacks.
 func (p *Purgatory[K]) close(later bool) {
-	first := p.life.become(closing)
+	p.closed.Store(true)
+	first := !p.closing.Swap(true)
 	if first {
 		defer p.noteClosed(sched.Now())
 		defer p.stop() // also when a callback ends the goroutine
@@ -129,7 +108,7 @@ func (p *Purgatory[K]) stop() {
 // may.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	mustContext(ctx, "Shutdown")
-	p.life.become(draining)
+	p.closed.Store(true)
 	// A registration that has read the era before must not be accepted after the purgatory was found idle.
 	p.watchers.Close()
 	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
@@ -182,7 +161,7 @@ func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 		sched.Pause(pause, done)
 		pause = min(2*pause, 50*time.Millisecond)
 		p.sweep(false)
-		if p.life.atLeast(closing) && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
+		if p.closing.Load() && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
 			p.crew.pool.Widen() // callbacks block workers, and others wait for one
 		}
 	}

@@ -19,7 +19,8 @@ type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 type Purgatory[K comparable] struct {
 	name     string
 	id       uint32 // identity, stored in each operation that is submitted here
-	life     life
+	closed   sched.Bool // Close or Shutdown has begun: no operation is accepted
+	closing  sched.Bool // Close has begun, or Shutdown ends what waits
 	cfg      config
 	timer    timer.Timer
 	entries  *timer.Entries     // of timer: direct calls, so that what they are given stays on the stack

@@ -127,7 +127,7 @@ func (r *registration[K]) pass(first *watchers.Wait[K]) (completed bool, err err
 	e := ending[K]{p: p, first: m}
 	ok := false
 	if h := p.cfg.hook; h == nil || !h.Refuse() {
-		e.visit, ok = p.watchers.Pass(machine.Satisfied, first, m)
+		e.visit, ok = p.watchers.Pass(first, m)
 	}
 	if !ok {
 		p.refuse(m)
@@ -146,7 +146,7 @@ func (r *registration[K]) pass(first *watchers.Wait[K]) (completed bool, err err
 func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 	p, m, first := r.p, r.m, &waits[0]
 	now := p.entries.Here() // which panics beyond the border of a synctest bubble
-	if !p.takePlace() {
+	if p.cfg.maxPending != noBound && !bounded.Increment(&p.places, int64(p.cfg.maxPending)) {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
 	if r.timeout != NoTimeout { // else the first Extend adds the entry
@@ -178,10 +178,6 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		}
 	}
 	return nil
-}
-
-func (p *Purgatory[K]) takePlace() bool {
-	return p.cfg.maxPending == noBound || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
 
 func (p *Purgatory[K]) freePlace() {

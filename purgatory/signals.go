@@ -83,14 +83,14 @@ func (c *crew[K]) workHanded() (found bool) {
 }
 
 func (c *crew[K]) workSignal() (found bool) {
-	var w walk[K]
+	w := walk[K]{batch: ending[K]{p: c.p}}
 	n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
 	if !ok {
 		return c.p.watchers.Signalled() // another worker was faster: there may be another key
 	}
 	c.pool.KickIfQueued() // the callbacks may block this worker
 	if w.n = n; n > 0 {
-		w.begun(c.p)
+		w.run()
 	}
 	return true
 }

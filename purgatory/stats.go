@@ -74,11 +74,11 @@ func (p *Purgatory[K]) Stats() Stats {
 	t := p.watchers.Totals(waited)
 	s := Stats{
 		Pending:        t.Pending(),
-		Accepted:       t.Accepted + t.Met,
+		Accepted:       t.Accepted,
 		Watched:        int64(t.Watched),
 		Keys:           int64(t.Keys),
 		Stale:          int64(t.Stale),
-		Satisfied:      t.Ended[machine.Satisfied] + t.Met,
+		Satisfied:      t.Ended[machine.Satisfied],
 		Forced:         t.Ended[machine.Forced],
 		Expired:        t.Ended[machine.Expired],
 		Cancelled:      t.Ended[machine.Cancelled],

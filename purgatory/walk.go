@@ -42,20 +42,16 @@ func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	if !p.watchers.Used(hash) {
 		return 0
 	}
-	var w walk[K]
+	w := walk[K]{batch: ending[K]{p: p}}
 	if w.n = p.watchers.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
-		w.begun(p)
+		w.run()
 	}
 	return w.ended
 }
 
-func (w *walk[K]) begun(p *Purgatory[K]) {
-	w.batch.p, w.batch.visit = p, w.Visit
-	w.run()
-}
-
 // run takes the walk from where it stands to its end, also if user code calls runtime.Goexit.
 func (w *walk[K]) run() {
+	w.batch.visit = w.Visit
 	p, key, over := w.batch.p, w.Visit.Key, false
 	p.walks(1, key)
 	defer func() {
@@ -65,7 +61,7 @@ func (w *walk[K]) run() {
 		}
 	}()
 	var yielded time.Time // see sched.GiveWay
-	for on := true; on; on = w.resume() {
+	for on := true; on; on = w.n > 0 {
 		for w.n > 0 {
 			for !w.visit() {
 			}
@@ -82,6 +78,8 @@ func (w *walk[K]) run() {
 		if w.batch.n > batchSize-groupSize { // the goroutines that a herd of waits wakes run before more become runnable
 			yielded = sched.GiveWay(yielded)
 		}
+		w.batch.n = 0
+		w.n, w.at = w.Resume(w.group[:]), 0
 	}
 	over = true
 }
@@ -115,12 +113,6 @@ func (w *walk[K]) visit() (over bool) {
 		}
 	}
 	return true
-}
-
-func (w *walk[K]) resume() bool {
-	w.batch.n = 0
-	w.n, w.at = w.Resume(w.group[:]), 0
-	return w.n > 0
 }
 
 func (p *Purgatory[K]) walks(n int, key K) {

@@ -19,21 +19,21 @@ func TestTotalsAreSumsOfShardsThatDiffer(t *testing.T) {
 		hash := w.Hash(key)
 		for range n {
 			w.Signal(key, hash, everyPosition)
-			w.Met(hash)
+			w.Early(hash, machine.Satisfied)
 		}
 		var walk Walk[int]
 		begin(w, &walk, key, everyPosition, 8)
 		walk.Next(nil, int(10*n), nil, false)
 	}
 	w.Signal(-1, w.Hash(a), everyPosition) // nobody waits for it
-	want := Totals{Accepted: 3, Keys: 2, Watched: 3, Met: 8, Checks: 80, Wasted: 80, Signals: 9, Inside: 2}
+	want := Totals{Accepted: 11, Ended: ended{machine.Satisfied: 8}, Answered: 8, Keys: 2, Watched: 3, Checks: 80, Wasted: 80, Signals: 9, Inside: 2}
 	assert.Equal(t, want, totals(w))
 }
 
 // A shard for which no operation has waited yet has no keys to walk over.
 func TestAnUnusedShardHasNoKeys(t *testing.T) {
 	s := newMap(0).shard(0)
-	require.True(t, pass(s, machine.Satisfied))
+	require.True(t, pass(s))
 	for k := range s.all.Each(0) {
 		assert.Fail(t, "a key", "%v", k)
 	}
@@ -45,7 +45,7 @@ func TestTotalsAreRightAcrossShards(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
 	first, second := wait(t, w, a, b), wait(t, w, b)
-	require.True(t, pass(w.shard(w.Hash(a)), machine.Forced), "one that did not wait")
+	w.Early(w.Hash(a), machine.Forced)
 	got := totals(w)
 	assert.EqualValues(t, 2, got.Pending())
 	assert.EqualValues(t, 3, got.Accepted)

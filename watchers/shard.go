@@ -28,7 +28,7 @@ type shard[K comparable] struct {
 
 	answered sched.Int64 // operations whose callbacks have run
 	stale    sched.Pointer[staleWatch]
-	met      atomic.Int64 // waits that did not begin, because their condition was met: see Met; not explored: it only counts
+	early    [machine.NumOutcomes]atomic.Int64 // waits that ended before they began: see Early; not explored: they only count
 
 	waited *stats.Waited // nil if only counts are wanted; guarded by mu
 	all    *Watchers[K]
@@ -81,9 +81,9 @@ func (s *shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts an operation that ends with o before it is watched; without m it has no callbacks. Pass returns false if
-// the map is closed.
-func (w *Watchers[K]) Pass(o machine.Outcome, at *Wait[K], m *machine.Machine) (v *Visit[K], ok bool) {
+// Pass counts m, which is satisfied before it is watched and whose callbacks run next. It returns false if the map is
+// closed.
+func (w *Watchers[K]) Pass(at *Wait[K], m *machine.Machine) (v *Visit[K], ok bool) {
 	s := w.shard(at.Hash)
 	s.lock()
 	defer s.mu.Unlock()
@@ -91,25 +91,21 @@ func (w *Watchers[K]) Pass(o machine.Outcome, at *Wait[K], m *machine.Machine) (
 		return nil, false
 	}
 	s.mu.accepted++
-	if m == nil {
-		s.answered.Add(1)
-	} else {
-		v = s.enterLocked(at.Key, at.Hash, m)
-	}
-	s.mu.ended[o]++
+	s.mu.ended[machine.Satisfied]++
 	if s.waited != nil {
-		s.waited[o].Add(0, 1)
+		s.waited[machine.Satisfied].Add(0, 1)
 	}
-	return v, true
+	return s.enterLocked(at.Key, at.Hash, m), true
 }
 
-// Met counts a wait for a key with this hash whose condition is met before it begins, even if the map is closed.
-func (w *Watchers[K]) Met(hash uint64) {
+// Early counts a wait for a key with this hash that ends with o before it begins, and has no callbacks, even if the map
+// is closed.
+func (w *Watchers[K]) Early(hash uint64, o machine.Outcome) {
 	s := w.shard(hash)
-	s.met.Add(1)
+	s.early[o].Add(1)
 	if s.waited != nil {
 		s.lock()
-		s.waited[machine.Satisfied].Add(0, 1)
+		s.waited[o].Add(0, 1)
 		s.mu.Unlock()
 	}
 }
@@ -143,7 +139,6 @@ type Totals struct {
 	Keys, Watched  int
 	Stale          int   // of Watched
 	Purged         int64 // stale watches that Purge has taken out
-	Met            int64 // neither in Accepted nor in Ended
 	Checks, Wasted int64
 	Signals        int64
 
@@ -157,10 +152,14 @@ func (w *Watchers[K]) Totals(waited *stats.Waited) (t Totals) {
 	t.Waited = waited
 	for s := range w.shards() {
 		s.lock()
-		for o, n := range s.mu.ended {
-			t.Ended[o] += n
-		}
+		t.Answered += s.answered.Load()
 		t.Accepted += s.mu.accepted
+		for o, n := range s.mu.ended {
+			early := s.early[o].Load()
+			t.Ended[o] += n + early
+			t.Answered += early
+			t.Accepted += early
+		}
 		t.Keys += int(s.mu.keys.len)
 		t.Watched += s.mu.watched
 		t.Signals += s.mu.signals
@@ -178,8 +177,6 @@ func (w *Watchers[K]) Totals(waited *stats.Waited) (t Totals) {
 			}
 		}
 		s.mu.Unlock()
-		t.Met += s.met.Load()
-		t.Answered += s.answered.Load()
 	}
 	t.Stale, t.Purged = int(w.stale.Load()), w.purged.Load()
 	return t

@@ -5,11 +5,11 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the last is ahead of
-// the first. A key that leaves the map leaves it. Lock level 6, below a shard's.
+// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the first is behind root. A key
+// that leaves the map leaves it. Lock level 6, below a shard's.
 type queue[K comparable] struct {
 	sched.Mutex
-	first *keyList[K]
+	root keyList[K]
 }
 
 // Signal asks for tries up to a position, and queues the key for a worker, unless a walk is under way. It
@@ -34,12 +34,8 @@ func (s *shard[K]) queueLocked(l *keyList[K]) {
 	}
 	q := &s.all.queue
 	q.Lock()
-	if l.queued = true; q.first == nil {
-		q.first, l.ahead, l.behind = l, l, l
-	} else {
-		l.ahead, l.behind = q.first.ahead, q.first
-		l.ahead.behind, l.behind.ahead = l, l
-	}
+	l.queued, l.ahead, l.behind = true, q.root.ahead, &q.root
+	l.ahead.behind, l.behind.ahead = l, l
 	q.Unlock()
 	s.all.config.Kick()
 }
@@ -48,20 +44,18 @@ func (s *shard[K]) unqueueLocked(l *keyList[K]) {
 	q := &s.all.queue
 	q.Lock()
 	l.ahead.behind, l.behind.ahead = l.behind, l.ahead
-	if q.first == l {
-		q.first = l.behind
-	}
-	if l.behind == l { // the only one
-		q.first = nil
-	}
 	l.queued, l.ahead, l.behind = false, nil, nil
 	q.Unlock()
 }
 
+// head returns the first key, nil if there is none.
 func (q *queue[K]) head() *keyList[K] {
 	q.Lock()
 	defer q.Unlock()
-	return q.first
+	if first := q.root.behind; first != &q.root {
+		return first
+	}
+	return nil
 }
 
 // Signalled reports whether any key is queued.

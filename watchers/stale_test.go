@@ -27,7 +27,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		"Signal":         func(s *shard[int], key int, _ *Walk[int]) { s.all.Signal(key, s.all.Hash(key), 5) },
 		"BeginSignalled": func(s *shard[int], _ int, _ *Walk[int]) { s.all.BeginSignalled(new(Walk[int]), few) },
 		"Watch":          func(s *shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
-		"Pass":           func(s *shard[int], _ int, _ *Walk[int]) { pass(s, machine.Satisfied) },
+		"Pass":           func(s *shard[int], _ int, _ *Walk[int]) { pass(s) },
 		"Waiting":        func(s *shard[int], key int, _ *Walk[int]) { s.all.Waiting(key, s.all.Hash(key)) },
 		"LastExpiries":   func(s *shard[int], _ int, _ *Walk[int]) { s.all.LastExpiries() },
 		"Each": func(s *shard[int], _ int, _ *Walk[int]) {

@@ -52,9 +52,9 @@ func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	assert.Equal(t, 1, w.Unanswered(), "it has ended, and is not answered")
 	exit(w.Enter(b, w.Hash(b), m), 1)
 	assert.Zero(t, w.Unanswered())
-	require.True(t, pass(w.shard(w.Hash(a)), machine.Satisfied))
+	w.Early(w.Hash(a), machine.Satisfied)
 	assert.Zero(t, w.Unanswered(), "it has no callbacks")
-	v, ok := w.Pass(machine.Satisfied, &Wait[int]{a, anyPosition, w.Hash(a)}, m)
+	v, ok := w.Pass(&Wait[int]{a, anyPosition, w.Hash(a)}, m)
 	require.True(t, ok)
 	assert.Equal(t, []int{1, 1}, []int{v.Place, w.Unanswered()}, "whoever did not wait is to be answered, too")
 }

@@ -59,7 +59,9 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 		n := min(max(32*runtime.GOMAXPROCS(0), 64), 4096)
 		c.Shards = 1 << bits.Len(uint(n-1))
 	}
-	return &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c}
+	w := &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c}
+	w.queue.root.ahead, w.queue.root.behind = &w.queue.root, &w.queue.root
+	return w
 }
 
 // Used reports whether anybody has waited for a key of the shard of those with this hash.
