@@ -64,7 +64,6 @@ func (p *Purgatory[K]) close(later bool) {
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
 	if first || later {
-		p.watchers.Close()
 		p.endAll(later)
 	}
 }
@@ -109,8 +108,6 @@ func (p *Purgatory[K]) stop() {
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	mustContext(ctx, "Shutdown")
 	p.closed.Store(true)
-	// A registration that has read the era before must not be accepted after the purgatory was found idle.
-	p.watchers.Close()
 	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
 	p.close(true)
 	r := p.reaping.started()
@@ -120,7 +117,11 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 		drained, stop := sched.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer stop()
 		if !p.poll(drained.Done(), over) {
-			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), p.unansweredText())
+			who := ""
+			if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
+				who = fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
+			}
+			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), who)
 		}
 	}
 	p.watchers.Purge()
@@ -134,14 +135,6 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 }
 
 const drainTime = time.Second // in which Shutdown still waits, after its context has ended and for the logger
-
-func (p *Purgatory[K]) unansweredText() string {
-	b := p.watchers.Blocked(p.timer.Now(), 0)
-	if b.For == 0 {
-		return ""
-	}
-	return fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
-}
 
 // idle reports whether every accepted operation is answered, and no goroutine of the purgatory runs or has work.
 func (p *Purgatory[K]) idle() bool {

@@ -19,7 +19,7 @@ type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 type Purgatory[K comparable] struct {
 	name     string
 	id       uint32 // identity, stored in each operation that is submitted here
-	closed   sched.Bool // Close or Shutdown has begun: no operation is accepted
+	closed   sched.Bool // Close or Shutdown has begun: no operation is accepted, see watchers.Config
 	closing  sched.Bool // Close has begun, or Shutdown ends what waits
 	cfg      config
 	timer    timer.Timer
@@ -65,6 +65,7 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
+		Closed:     &p.closed,
 		KeyLimit:   cfg.maxPendingPerKey,
 		Kick:       p.crew.pool.Kick,
 		End:        p.expired,

@@ -125,11 +125,10 @@ func (p *Purgatory[K]) refuse(m *machine.Machine) {
 func (r *registration[K]) pass(first *watchers.Wait[K]) (completed bool, err error) {
 	p, m := r.p, r.m
 	e := ending[K]{p: p, first: m}
-	ok := false
 	if h := p.cfg.hook; h == nil || !h.Refuse() {
-		e.visit, ok = p.watchers.Pass(first, m)
+		e.visit = p.watchers.Pass(first, m)
 	}
-	if !ok {
+	if e.visit == nil {
 		p.refuse(m)
 		return false, p.refusal(ErrClosed, "%T", r.op)
 	}

@@ -36,20 +36,6 @@ func (c *crew[K]) hand(h handed[K]) {
 	c.pool.Kick()
 }
 
-// takeHanded takes one operation: so a callback that blocks holds up no other.
-func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
-	c.handed.Lock()
-	defer c.handed.Unlock()
-	if len(c.handed.ops) == 0 {
-		return h, false
-	}
-	h, c.handed.ops[0] = c.handed.ops[0], h
-	if c.handed.ops = c.handed.ops[1:]; len(c.handed.ops) == 0 {
-		c.handed.ops = nil
-	}
-	return h, true
-}
-
 func (c *crew[K]) Queued() bool {
 	if c.p.watchers.Signalled() {
 		return true
@@ -72,14 +58,21 @@ func (c *crew[K]) Work() bool {
 	return c.workSignal() || c.workHanded()
 }
 
+// workHanded takes one operation: so a callback that blocks holds up no other.
 func (c *crew[K]) workHanded() (found bool) {
-	h, found := c.takeHanded()
-	if found {
-		c.pool.KickIfQueued() // the callbacks may block this worker
-		e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.key, h.hash, h.m), first: h.m}
-		e.run()
+	c.handed.Lock()
+	if len(c.handed.ops) == 0 {
+		c.handed.ops = nil // which was the end of an array
+		c.handed.Unlock()
+		return false
 	}
-	return found
+	h := c.handed.ops[0]
+	c.handed.ops[0], c.handed.ops = handed[K]{}, c.handed.ops[1:]
+	c.handed.Unlock()
+	c.pool.KickIfQueued() // the callbacks may block this worker
+	e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.key, h.hash, h.m), first: h.m}
+	e.run()
+	return true
 }
 
 func (c *crew[K]) workSignal() (found bool) {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // A map that is closed accepts no operation in any shard, also in those that are used for the first
@@ -13,7 +14,7 @@ import (
 // finds these.
 func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	const shards = 8
-	w := New(Config[int]{Kick: func() {}, Shards: shards})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: shards})
 	wait := func(shard uint64) *Wait[int] { return &Wait[int]{int(shard), anyPosition, shard} }
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later
@@ -22,7 +23,7 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 		accepted = append(accepted, m)
 	}
 	assert.True(t, pass(w.shard(0)))
-	w.Close()
+	w.config.Closed.Store(true)
 	for i := range uint64(shards) {
 		m := newOp(2)
 		assert.False(t, w.Watch(m, m.First(), wait(i)), "shard %d", i)

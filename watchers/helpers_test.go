@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 const everyPosition = math.MaxInt64
@@ -30,7 +31,7 @@ func (*waiter) OnExpiration()     {}
 
 // newMap returns a map of eight shards.
 func newMap(staleLimit int) *Watchers[int] {
-	return New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
+	return New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
 }
 
 // newOp returns a new operation for this many keys, which the caller holds.
@@ -78,7 +79,7 @@ func end(w *Watchers[int], key int, machines ...*machine.Machine) {
 	s.lock()
 	s.leaveLocked(machines)
 	s.mu.Unlock()
-	leaveOthers[int](machines)
+	leaveOthers[int](machines, true)
 	settle(machines...)
 }
 
@@ -134,11 +135,11 @@ func (s *shard[K]) index() uint64 {
 
 // pass has an operation that need not wait end, and reports whether it may.
 func pass(s *shard[int]) (ok bool) {
-	v, ok := s.all.Pass(&Wait[int]{Hash: s.index()}, newOp(1))
-	if ok {
+	v := s.all.Pass(&Wait[int]{Hash: s.index()}, newOp(1))
+	if v != nil {
 		exit(v, 1)
 	}
-	return ok
+	return v != nil
 }
 
 // operationsOf returns the operations of key.

@@ -137,7 +137,7 @@ func (m *model) end(key int, some []*modelled) {
 		s.lock()
 		s.leaveLocked(machinesOf(some))
 		s.mu.Unlock()
-		leaveOthers[int](machinesOf(some))
+		leaveOthers[int](machinesOf(some), true)
 	})
 }
 

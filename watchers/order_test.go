@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // longestWalk returns the largest number of operations that find may have to pass on its way to
@@ -153,7 +154,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	// gets more marks, and is emptied.
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		w := New(Config[int]{Kick: func() {}, Shards: 1})
+		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 		s := w.shard(0)
 		type linked struct {
 			m        *machine.Machine

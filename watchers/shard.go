@@ -42,8 +42,9 @@ type Wait[K comparable] struct {
 }
 
 // Watch links one of the watches of m, which the caller holds, under the key of at: in order of position, then of
-// arrival. With the first watch, m counts as accepted, or Watch returns false: after [Watchers.Close], or beyond
-// Config.KeyLimit.
+// arrival. With the first watch, m counts as accepted, or Watch returns false: when Config.Closed is true, or beyond
+// Config.KeyLimit. Whoever sets Closed, and takes the shard's lock later, finds every operation that it has accepted: a
+// registration has linked its operation before, with that lock held, or takes the lock later, and reads Closed.
 func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K]) (ok bool) {
 	s := w.used(at.Hash) // shard and lock as they are, which the compiler does not inline
 	if s == nil {
@@ -54,7 +55,7 @@ func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K
 		s.drainLocked()
 	}
 	if watch == m.First() {
-		if w.closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(at.Key, at.Hash) >= w.config.KeyLimit {
+		if w.config.Closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(at.Key, at.Hash) >= w.config.KeyLimit {
 			s.mu.Unlock()
 			return false
 		}
@@ -81,25 +82,24 @@ func (s *shard[K]) waitingLocked(key K, hash uint64) int {
 	return 0
 }
 
-// Pass counts m, which is satisfied before it is watched and whose callbacks run next. It returns false if the map is
-// closed.
-func (w *Watchers[K]) Pass(at *Wait[K], m *machine.Machine) (v *Visit[K], ok bool) {
+// Pass counts m, which is satisfied before it is watched and whose callbacks run next. It returns nil when
+// Config.Closed is true.
+func (w *Watchers[K]) Pass(at *Wait[K], m *machine.Machine) *Visit[K] {
 	s := w.shard(at.Hash)
 	s.lock()
 	defer s.mu.Unlock()
-	if w.closed.Load() {
-		return nil, false
+	if w.config.Closed.Load() {
+		return nil
 	}
 	s.mu.accepted++
 	s.mu.ended[machine.Satisfied]++
 	if s.waited != nil {
 		s.waited[machine.Satisfied].Add(0, 1)
 	}
-	return s.enterLocked(at.Key, at.Hash, m), true
+	return s.enterLocked(at.Key, at.Hash, m)
 }
 
-// Early counts a wait for a key with this hash that ends with o before it begins, and has no callbacks, even if the map
-// is closed.
+// Early counts a wait for a key with this hash that ends with o before it begins, and has no callbacks, even when Config.Closed is true.
 func (w *Watchers[K]) Early(hash uint64, o machine.Outcome) {
 	s := w.shard(hash)
 	s.early[o].Add(1)

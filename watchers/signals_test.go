@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 const walked = -2
@@ -21,7 +22,7 @@ type signals struct {
 
 func newSignals(t *testing.T, shards int) *signals {
 	s := &signals{t: t}
-	s.Watchers = New(Config[int]{Kick: func() { s.kicks++ }, Shards: shards})
+	s.Watchers = New(Config[int]{Closed: new(sched.Bool), Kick: func() { s.kicks++ }, Shards: shards})
 	return s
 }
 

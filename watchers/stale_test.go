@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // A goroutine that ends an operation does not wait for the lock of another shard. Whoever takes that lock next, whatever for, takes out
@@ -105,7 +106,7 @@ func TestStaleWatchesAreBounded(t *testing.T) {
 
 // A watch that is stale takes no place under its key.
 func TestAStaleWatchTakesNoPlace(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 	a, full := twoKeys(w)
 	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
 	s, at := w.shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
@@ -124,7 +125,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 	for _, limit := range []int{0, 2, 10_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			const keys, rounds, enough = 40, 150, 20
-			w := New(Config[int]{Kick: func() {}, Shards: 4, StaleLimit: limit})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4, StaleLimit: limit})
 			var seen, running atomic.Int64 // seen: how often a goroutine found a stale watch
 			var all sync.WaitGroup
 			for i := range uint64(4) { // they end operations

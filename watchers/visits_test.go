@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Each visit has a place of its own, which is used again, and knows which. Those that are free are let go of.
 func TestAShardCountsWhoIsInside(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	s := w.shard(0)
 	s.mu.accepted = 3
 	for _, crowd := range []int{3, 2, 17, 1, 2} {
@@ -54,15 +55,15 @@ func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	assert.Zero(t, w.Unanswered())
 	w.Early(w.Hash(a), machine.Satisfied)
 	assert.Zero(t, w.Unanswered(), "it has no callbacks")
-	v, ok := w.Pass(&Wait[int]{a, anyPosition, w.Hash(a)}, m)
-	require.True(t, ok)
+	v := w.Pass(&Wait[int]{a, anyPosition, w.Hash(a)}, m)
+	require.NotNil(t, v)
 	assert.Equal(t, []int{1, 1}, []int{v.Place, w.Unanswered()}, "whoever did not wait is to be answered, too")
 }
 
 // Several goroutines accept, end and answer operations. At every moment at least one is accepted and not answered: each goroutine
 // accepts the next one before it answers its own.
 func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 64})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 64})
 	batons := make(chan *machine.Machine, 1)
 	accept := func(r *rand.Rand) *machine.Machine {
 		key := r.IntN(1000)
@@ -112,7 +113,7 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 
 // A callback that does not return is seen, and named, whatever else begins and returns in its shard.
 func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 4})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4})
 	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, 0).For }
 	assert.Zero(t, blocked(1), "no shard is used")
 	const busy, quiet = 0, 1
@@ -139,7 +140,7 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 
 // Callbacks that return are not blocked, though some run at every look.
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	w.shard(0)
 	v := w.Enter(8, 0, newOp(1))
 	for second := range time.Duration(100) {
@@ -152,7 +153,7 @@ func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 
 // A try that blocks, and a walk that goes from one to the next.
 func TestAShardIsBlockedByATry(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	for range 100 {
 		wait(t, w, 1)
 	}

@@ -2,7 +2,6 @@ package watchers
 
 import (
 	"reflect"
-	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 )
@@ -76,8 +75,7 @@ func (w *Walk[K]) fromHead() {
 // Next takes those of the tried operations that end out of their lists, and reads the next ones. It returns 0 if the
 // walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
-	var others []*machine.Machine
-	l := w.list
+	l, others := w.list, false
 	s := l.shard
 	s.lock()
 	s.mu.tries += int64(tried)
@@ -100,7 +98,7 @@ func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machi
 		n = w.readLocked(out)
 	}
 	s.mu.Unlock()
-	leaveOthers[K](others)
+	leaveOthers[K](ended, others)
 	return n
 }
 
@@ -151,25 +149,23 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	return 0
 }
 
-// leaveLocked takes operations that end out of the lists of s, and counts them. It returns them if any may stand in
-// another list.
-func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others []*machine.Machine) {
-	now := time.Duration(0)
+// leaveLocked takes operations that end out of the lists of s, and counts them. others: some may stand in
+// other lists, too.
+func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 	if s.waited != nil {
-		now = s.all.config.Now()
+		now := s.all.config.Now()
+		for _, m := range machines {
+			s.waited[m.EndsAs()].Add(now-m.Start(), 1)
+		}
 	}
 	for _, m := range machines {
-		o := m.EndsAs()
-		s.mu.ended[o]++
-		if s.waited != nil {
-			s.waited[o].Add(now-m.Start(), 1)
-		}
+		s.mu.ended[m.EndsAs()]++
 		extra := m.Extra()
 		if extra == nil {
 			s.unlinkLocked(m.First())
 			continue
 		}
-		others = machines
+		others = true
 		if listOf[K](m.First()).shard == s {
 			s.unlinkLocked(m.First())
 		}
@@ -182,12 +178,13 @@ func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others []*machine.M
 	return others
 }
 
-// leaveOthers takes operations, which have left the lists of one shard, out of the others'.
-func leaveOthers[K comparable](machines []*machine.Machine) {
-	for _, m := range machines {
+// leaveOthers takes operations, which have left the lists of one shard, out of the others', if there are others.
+func leaveOthers[K comparable](machines []*machine.Machine, others bool) {
+	for i := 0; others && i < len(machines); i++ {
+		m := machines[i]
 		leave[K](m.First())
-		for extra, i := m.Extra(), 0; i < len(extra); i++ {
-			leave[K](&extra[i])
+		for extra, j := m.Extra(), 0; j < len(extra); j++ {
+			leave[K](&extra[j])
 		}
 	}
 }
@@ -208,9 +205,10 @@ func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 		at := m.Entry().Deadline()
 		*last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
-	others := s.leaveLocked([]*machine.Machine{m})
+	ops := []*machine.Machine{m}
+	others := s.leaveLocked(ops)
 	s.mu.Unlock()
-	leaveOthers[K](others)
+	leaveOthers[K](ops, others)
 	return v, unchecked
 }
 
@@ -229,8 +227,7 @@ func (w *Watchers[K]) LastExpiries() (checked, unchecked []Seen[K]) {
 // which it returned true. These leave their lists. It returns their number: if out is not full, it has come to all. The
 // shard is Used.
 func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
-	var others []*machine.Machine
-	s := w.used(hash)
+	s, others := w.used(hash), false
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
 		for at := l.First(); at != nil && n < len(out); at = l.Next(at) {
@@ -242,6 +239,6 @@ func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) boo
 		others = s.leaveLocked(out[:n])
 	}
 	s.mu.Unlock()
-	leaveOthers[K](others)
+	leaveOthers[K](out[:n], others)
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/stats"
 )
 
@@ -85,7 +86,7 @@ func TestACheckThatMeetsAWalkLeavesAMark(t *testing.T) {
 // A walk that is asked again and again leaves the key to a worker, whose walk covers what was asked for last.
 func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 	kicks := 0
-	w := New(Config[int]{Kick: func() { kicks++ }, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() { kicks++ }, Shards: 1})
 	m := waitAt(t, w, 1, 5)
 	var walk, other Walk[int]
 	passes := 0
@@ -107,7 +108,7 @@ func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 
 // Those that come while a walk is under way are tried by their registrations. Without positions, they cause no tries of others.
 func TestNewcomersCauseNoOtherWalk(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	for range 4 {
 		wait(t, w, 1)
 	}
@@ -125,7 +126,7 @@ func TestNewcomersCauseNoOtherWalk(t *testing.T) {
 // Where there are positions, newcomers may come to stand before others. A walk that they keep busy leaves the rest to a worker.
 func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
 	const waiting = 10
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	for range waiting - 1 {
 		waitAt(t, w, 1, 3)
 	}
@@ -243,7 +244,7 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 	for _, key := range []int{7, 15} { // the same key comes back, or another one has its memory
 		for i := range 4 {
 			paused, again := i%2 == 1, i/2 == 1 // and another walk begins
-			w := New(Config[int]{Kick: func() {}, Shards: 1})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
 			var walk, newer Walk[int]
 			same(t, all[:2], begin(w, &walk, 7, everyPosition, 2))
@@ -352,7 +353,7 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 			w.Signal(1, w.Hash(1), everyPosition)
 		}, 0, false},
 	} {
-		w := New(Config[int]{Kick: func() {}, Shards: 1})
+		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 		wait(t, w, 2)
 		before := wait(t, w, 1) // the key, and its list, were used before
 		visit(w, 1, everyPosition, 8)
@@ -384,7 +385,7 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 // How long operations waited is counted by outcome, once for each, whatever its keys are.
 func TestHowLongOperationsWaitedIsCounted(t *testing.T) {
 	var now time.Duration
-	w := New(Config[int]{Kick: func() {}, Shards: 8, Waited: true, Now: func() time.Duration { return now }})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, Waited: true, Now: func() time.Duration { return now }})
 	a, b := twoKeys(w)
 	first := wait(t, w, a, b)
 	first.SetStart(time.Second)

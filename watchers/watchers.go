@@ -35,7 +35,6 @@ type Watchers[K comparable] struct {
 	config Config[K]
 
 	making sched.Mutex // a shard is made once; lock level 8, taken with no other held
-	closed sched.Bool   // Pass, and Watch of a first key, fail; read with the shard's lock held
 	stale  sched.Int64  // stale watches, over all shards
 	purged atomic.Int64 // not explored: it only counts
 	queue  queue[K]     // keys that were signalled, or that a walk has left to a worker
@@ -45,6 +44,7 @@ type Watchers[K comparable] struct {
 type Config[K comparable] struct {
 	Shards     int                    // a power of two; 0: 32 for each processor, rounded up, from 64 to 4096
 	StaleLimit int                    // largest number of watches that may be stale at any moment
+	Closed     *sched.Bool            // see Watch
 	KeyLimit   int                    // how many watches may stand under a key; 0: no limit
 	End        func(*machine.Machine) // ends an operation that the caller holds, and that is linked
 	Kick       func()                 // is called, with a shard's lock held, when a key was queued for TakeSignal
@@ -107,11 +107,6 @@ func (w *Watchers[K]) shards() iter.Seq[*shard[K]] {
 		}
 	}
 }
-
-// Close makes [Watchers.Pass], and [Watchers.Watch] for a first key, fail from now on. Whoever takes a shard's lock later
-// finds every operation that it has accepted: a registration has linked its operation before, with that lock held, or
-// takes the lock later, and reads closed.
-func (w *Watchers[K]) Close() { w.closed.Store(true) }
 
 // Waits returns what m waits for, which is held and linked under each key.
 func Waits[K comparable](m *machine.Machine) (waits []Wait[K]) {
