@@ -134,8 +134,7 @@ func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout 
 			p.Cancel(w, nil)
 		}
 	}()
-	r := registration[K]{p: p, op: w, timeout: timeout}
-	if _, err := r.enroll(waits, true); err != nil {
+	if _, err := (&registration[K]{p: p, op: w, timeout: timeout}).enroll(waits, true); err != nil {
 		returned = true
 		return err
 	}

@@ -18,7 +18,7 @@ type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 // concurrent use. See the package comment.
 type Purgatory[K comparable] struct {
 	name     string
-	id       uint32 // identity, stored in each operation that is submitted here
+	id       uint32     // identity, stored in each operation that is submitted here
 	closed   sched.Bool // Close or Shutdown has begun: no operation is accepted, see watchers.Config
 	closing  sched.Bool // Close has begun, or Shutdown ends what waits
 	cfg      config

@@ -26,13 +26,12 @@ type registration[K comparable] struct {
 }
 
 func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	r := registration[K]{p: p, op: op, timeout: timeout}
 	var few [fewKeys]watchers.Wait[K]
 	waits, err := p.waits(few[:], keys, at)
 	if err != nil {
 		return false, err
 	}
-	return r.enroll(waits, false)
+	return (&registration[K]{p: p, op: op, timeout: timeout}).enroll(waits, false)
 }
 
 // enroll registers the operation, or ends it at once. With tried, the caller has tried its condition in vain. The

@@ -17,9 +17,9 @@ type shard[K comparable] struct {
 		keys     table[K]
 
 		ended         [machine.NumOutcomes]int64 // operations, by outcome
-		tries, wasted int64 // calls of TryComplete by checks, and how many of them returned false
-		signals       int64 // calls of Signal
-		unchecked     int64 // operations that have expired without a check
+		tries, wasted int64                      // calls of TryComplete by checks, and how many of them returned false
+		signals       int64                      // calls of Signal
+		unchecked     int64                      // operations that have expired without a check
 
 		visit Visit[K] // the first one, and its next
 

@@ -100,8 +100,7 @@ func (t *table[K]) remove(l *keyList[K]) {
 	}
 	t.len--
 	l.chain = nil
-	var none K
-	l.key = none
+	l.key = *new(K)
 	if t.nfree < maxFree {
 		l.chain, t.free = t.free, l
 		t.nfree++

@@ -91,8 +91,7 @@ func (w *Watchers[K]) Blocked(now, skip time.Duration) (longest Seen[K]) {
 			}
 			switch {
 			case !v.taken.Load():
-				var none K
-				v.Key = none
+				v.Key = *new(K)
 			case v.since == 0:
 				v.since = now + 1
 			default:

@@ -34,7 +34,7 @@ type Watchers[K comparable] struct {
 
 	config Config[K]
 
-	making sched.Mutex // a shard is made once; lock level 8, taken with no other held
+	making sched.Mutex  // a shard is made once; lock level 8, taken with no other held
 	stale  sched.Int64  // stale watches, over all shards
 	purged atomic.Int64 // not explored: it only counts
 	queue  queue[K]     // keys that were signalled, or that a walk has left to a worker

@@ -26,13 +26,13 @@ const tick = time.Millisecond
 // does not interrupt its holder, and it is not held while a method of the purgatory runs.
 type world struct {
 	*program
-	p        *purgatory.DelayedOperationPurgatory[int]
-	clock    clock
-	manual   *timer.ManualTimer                        // clock, if it is one
-	system   *timer.SystemTimer                        // clock, if it is shared
-	seed     maphash.Seed                              // of the hashes of p's keys
-	abroad   *purgatory.DelayedOperationPurgatory[int] // the second purgatory, or nil
-	placed   int                                       // operations that were put on a shard of the timer
+	p      *purgatory.DelayedOperationPurgatory[int]
+	clock  clock
+	manual *timer.ManualTimer                        // clock, if it is one
+	system *timer.SystemTimer                        // clock, if it is shared
+	seed   maphash.Seed                              // of the hashes of p's keys
+	abroad *purgatory.DelayedOperationPurgatory[int] // the second purgatory, or nil
+	placed int                                       // operations that were put on a shard of the timer
 	// settle waits until all goroutines of the program and of the purgatory have ended.
 	settle func()
 	pass   func(d time.Duration) // lets time pass
