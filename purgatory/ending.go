@@ -149,9 +149,8 @@ func isWait(m *machine.Machine) bool {
 	return is && w.OnlyWakes()
 }
 
-// causes has the causes of cancellations that were set as a wish: the state word has room for the wish only. The
-// holder finds the cause: it is added under the lock under which the wish is set, and the holder takes the lock after
-// it has seen the wish.
+// causes has the causes of cancellations that were set as a wish: the state word has room for the wish only. The holder
+// finds it: it is added under the lock under which the wish is set, and the holder takes the lock after it has seen that.
 type causes struct {
 	sched.Mutex // lock level 7: taken with that of a shard held, or with none
 	all         map[*machine.Machine]*error
@@ -184,8 +183,7 @@ func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error
 	return held
 }
 
-// endKey ends the operations that wait for key with o, and returns how many. Their callbacks run when it has claimed
-// all.
+// endKey ends the operations that wait for key with o, and returns how many. It claims all before their callbacks run.
 func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
 	e := ending[K]{p: p, later: later}
 	p.walks(1, key)

@@ -32,8 +32,8 @@ const (
 	EventClosed = "purgatory.closed"
 )
 
-// counters is what the purgatory counts of itself, other than what its shards count. Its words are not explored: each
-// is read for itself, by Stats, or by sweeps, of which two at a time may both log.
+// counters is what the purgatory counts, beside its shards. Its words are not explored: each is read for itself, by
+// Stats, or by sweeps, of which two at a time may both log.
 type counters struct {
 	refused    struct{ closed, full, input atomic.Int64 }
 	passedOver atomic.Int64

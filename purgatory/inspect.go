@@ -51,8 +51,8 @@ type ExpiryReport struct {
 // sampling is the size of the sample in which the oldest operations are searched.
 const sampling = 1 << 12
 
-// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it
-// looks at every key. It calls no method of an operation, and formats keys, up to 200 bytes, with no lock held.
+// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It looks at every key. It calls no
+// method of an operation, and formats keys, up to 200 bytes.
 func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}

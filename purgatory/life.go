@@ -47,8 +47,7 @@ func (p *Purgatory[K]) Closed() bool { return p.closed.Load() }
 // reaper and the workers to stop. It returns nil. A second call does nothing.
 //
 // Close waits for no other goroutine, and may be called from any callback. An operation that another goroutine is
-// trying at this moment is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for callbacks that run
-// elsewhere.
+// trying is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for callbacks that run elsewhere.
 func (p *Purgatory[K]) Close() error {
 	p.close(false)
 	return nil
@@ -94,17 +93,15 @@ func (p *Purgatory[K]) stop() {
 	}
 }
 
-// Shutdown closes the purgatory gracefully. It refuses new operations, waits until the pending ones have ended or ctx
-// has, and then closes the purgatory. It returns nil when every callback has run and every goroutine of the purgatory
-// has ended.
+// Shutdown refuses new operations, waits until the pending ones have ended or ctx has, and then closes the purgatory. It
+// returns nil when every callback has run and every goroutine of the purgatory has ended.
 //
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their callbacks,
 // and returns ctx's cause when these have run: everybody has an answer then. Callbacks and tries that block hold it up
 // for a second after ctx's end; then the error, which wraps ctx's cause, says how many operations are unanswered and
 // names one. Where callbacks block all workers, more run than [WithWorkers] allows, up to 1,024, unless it allows one.
 //
-// Call Shutdown again to wait for what is unanswered. Called from a callback, it waits for that callback as long as it
-// may.
+// Call Shutdown again to wait for what is unanswered. In a callback it waits for that callback as long as it may.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	mustContext(ctx, "Shutdown")
 	p.closed.Store(true)
@@ -142,8 +139,8 @@ func (p *Purgatory[K]) idle() bool {
 		(p.ownTimer == nil || p.ownTimer.Idle())
 }
 
-// poll returns true when quiet does, and false if done is closed first. It polls, as net/http's Shutdown does, and
-// sweeps, because the reaper may have ended: see docs/internals/decisions.md#shutdown-polls.
+// poll returns true when quiet does, and false if done is closed first. It sweeps, because the reaper may have ended.
+// See docs/internals/decisions.md#shutdown-polls.
 func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {

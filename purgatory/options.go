@@ -58,8 +58,8 @@ func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
 
-// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges. Default 200 ms. Timeouts do
-// not depend on it: the reaper wakes up for them.
+// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges. Default 200 ms. It wakes up for
+// timeouts.
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
 // WithoutReaper starts no reaper. Then [Purgatory.AdvanceClock] in a loop, or [timer.SystemTimer.Start] for the timer
@@ -80,9 +80,9 @@ func WithTimer(t timer.Timer) Option {
 }
 
 // WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check
-// signalled keys. They exist only while there is work. While callbacks block all of them, no other operation expires,
-// or no signal is served. Default: 16 per processor (GOMAXPROCS), since callbacks write to sockets. The timer of
-// [WithTimer] has its own: see [timer.WithWorkers].
+// signalled keys. While callbacks block all of them, no other operation expires, or no signal is served. Default: 16
+// per processor (GOMAXPROCS), since callbacks write to sockets. The timer of [WithTimer] has its own: see
+// [timer.WithWorkers].
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending bounds the number of pending operations: registering one more returns [ErrFull] at once. With 0,
@@ -109,8 +109,8 @@ func WithMaxPendingPerKey(n int) Option {
 func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
 // WithPanicHandler sets a function that gets the value and the stack of each panic of user code, one after the other
-// on a goroutine of its own; it may block. Without it, slog's default logger logs panics, unless the logger of
-// [WithLogger] does: see [EventPanic]. It also logs panics of that logger, and of h.
+// on a goroutine of its own; it may block. Without it, slog's default logger logs panics, unless that of [WithLogger]
+// does: see [EventPanic]. It also logs panics of the latter, and of h.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")

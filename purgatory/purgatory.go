@@ -42,12 +42,11 @@ type Purgatory[K comparable] struct {
 // [ErrInvalidOption], because of an option or an empty name only: where these are constants, use [Must].
 //
 // All that wait for the same thing wait under one key. Where there is one such thing, as in a condition variable, K is
-// struct{}. The purgatory keeps up to three keys in each of its shards, to report what blocks or has expired, until
-// others take their place: where keys are pointers, what they refer to stays in memory as long.
+// struct{}. Each shard keeps up to three keys, to report what blocks or has expired, until others take their place:
+// where keys are pointers, what they refer to stays in memory as long.
 //
-// Call Close or Shutdown when you no longer need it. The first operation with a timeout starts a goroutine, the
-// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory that has no reaper needs no
-// Close.
+// Call Close or Shutdown when you no longer need it: the first operation with a timeout starts a goroutine, the reaper,
+// which runs until then; so do [WithTimer] and [WithLogger], in New.
 //
 // A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
 // operation is registered or extended inside, unless its timer is a [timer.ManualTimer].

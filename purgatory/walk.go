@@ -13,10 +13,10 @@ const (
 	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
 	// groupSize is how many operations a walk reads in one hold of the shard's lock: 0.2 µs each where they are in no
-	// cache, and a goroutine that waits for a mutex spins for 2.5 µs before it sleeps.
+	// cache. Who waits for a mutex sleeps after 2.5 µs.
 	groupSize = 8
-	// maxInRow bounds how often a holder tries one operation in a row, which an operation whose TryComplete checks its own
-	// key would have it do for ever. Then another walk tries it.
+	// maxInRow bounds how often a holder tries one operation in a row: one whose TryComplete checks its own key asks for
+	// that for ever. Then another walk tries it.
 	maxInRow = 8
 )
 
@@ -121,8 +121,8 @@ func (p *Purgatory[K]) walks(n int, key K) {
 	}
 }
 
-// letGo releases m, which has said no, or tries it again as often as others have asked for that meanwhile. It reports
-// whether the caller, its holder, has to end m.
+// letGo releases m, which has said no, or tries it again when others have asked for that. It reports whether its holder
+// has to end m.
 func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)

@@ -1,5 +1,4 @@
-// Package watchers is the sharded map from a key to the operations that wait for it. Package purgatory is its
-// only user.
+// Package watchers is the sharded map from a key to the operations that wait for it, for package purgatory.
 //
 //	key ─► hash ─► shard ─► keyList: those that wait for the key, in order of arrival,
 //	                        then those that wait for a position, in order of position
