@@ -113,10 +113,9 @@ func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
 		}
 		s.mu.Unlock()
 	}
+	w.Visit.count()
 	if n == 0 {
-		w.Visit.Exit()
-	} else {
-		w.Visit.count()
+		w.Visit.taken.Store(false)
 	}
 	return n
 }
