@@ -59,7 +59,7 @@ func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 // endOne ends m, which the caller holds and which waits. With later, a worker runs its callbacks.
 func (p *Purgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
 	v, unchecked := p.watchers.Leave(m)
-	if unchecked && !p.cfg.timeoutsExpected && !p.records.Off() {
+	if unchecked && !p.cfg.timeoutsExpected && p.records.Logger != nil {
 		p.noteExpired(m, v.Key)
 	}
 	if m.EndsAs() != machine.Expired { // else the entry has left the timer

@@ -52,7 +52,7 @@ func (p *Purgatory[K]) noteExpired(m *machine.Machine, key K) {
 }
 
 func (p *Purgatory[K]) noteClosed(began time.Time) {
-	if p.records.Off() {
+	if p.records.Logger == nil {
 		return
 	}
 	t := p.watchers.Totals(nil)

@@ -60,7 +60,7 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	p.records.Init(name, cfg.logger, cfg.panicHandler)
+	p.records.Purgatory, p.records.Logger, p.records.Handler = name, cfg.logger, cfg.panicHandler
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,

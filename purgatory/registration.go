@@ -15,8 +15,8 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// registration is an operation on its way from the call that submits it to the lists. It lies on that call's stack, and
-// so do the waits, which are no field: what the others point to does not.
+// registration is an operation on its way from the call that submits it to the lists, on the stack of that call. So are
+// the waits, which are no field: what fields refer to is allocated.
 type registration[K comparable] struct {
 	p       *Purgatory[K]
 	op      operation.Operation

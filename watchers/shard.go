@@ -96,7 +96,7 @@ func (w *Watchers[K]) Pass(at *Wait[K], m *machine.Machine) *Visit[K] {
 	if s.waited != nil {
 		s.waited[machine.Satisfied].Add(0, 1)
 	}
-	return s.enterLocked(at.Key, at.Hash, m)
+	return s.enterLocked(at.Key, at.Hash).runsLocked(m)
 }
 
 // Early counts a wait for a key with this hash that ends with o before it begins, and has no callbacks, even when Config.Closed is true.

@@ -1,16 +1,6 @@
 package watchers
 
-import (
-	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
-)
-
-// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the first is behind root. A key
-// that leaves the map leaves it. Lock level 6, below a shard's.
-type queue[K comparable] struct {
-	sched.Mutex
-	root keyList[K]
-}
+import "github.com/delayedop/purgatory/internal/machine"
 
 // Signal asks for tries up to a position, and queues the key for a worker, unless a walk is under way. It
 // reports whether operations wait for key. No signal is lost: see [Walk]. The shard is Used.
@@ -48,8 +38,9 @@ func (s *shard[K]) unqueueLocked(l *keyList[K]) {
 	q.Unlock()
 }
 
-// head returns the first key, nil if there is none.
-func (q *queue[K]) head() *keyList[K] {
+// head returns the first key of the queue, nil if there is none.
+func (w *Watchers[K]) head() *keyList[K] {
+	q := &w.queue
 	q.Lock()
 	defer q.Unlock()
 	if first := q.root.behind; first != &q.root {
@@ -59,12 +50,12 @@ func (q *queue[K]) head() *keyList[K] {
 }
 
 // Signalled reports whether any key is queued.
-func (w *Watchers[K]) Signalled() bool { return w.queue.head() != nil }
+func (w *Watchers[K]) Signalled() bool { return w.head() != nil }
 
 // BeginSignalled takes the first key out of the queue, and begins a walk. ok is false if the queue was empty,
 // or another worker was faster.
 func (w *Watchers[K]) BeginSignalled(walk *Walk[K], out []*machine.Machine) (n int, ok bool) {
-	l := w.queue.head()
+	l := w.head()
 	if l == nil {
 		return 0, false
 	}

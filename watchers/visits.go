@@ -25,7 +25,8 @@ type Visit[K comparable] struct {
 	since time.Duration // when Blocked saw it first, plus 1 ns; 0: not yet
 }
 
-func (s *shard[K]) enterLocked(key K, hash uint64, m *machine.Machine) *Visit[K] {
+// enterLocked must be followed by runsLocked.
+func (s *shard[K]) enterLocked(key K, hash uint64) *Visit[K] {
 	v, place := &s.mu.visit, 1
 	for ; v.taken.Load(); place++ {
 		if v.next == nil {
@@ -35,19 +36,21 @@ func (s *shard[K]) enterLocked(key K, hash uint64, m *machine.Machine) *Visit[K]
 	}
 	v.taken.Store(true)
 	v.Key, v.Hash, v.Place = key, hash, place
-	v.runsLocked(m)
 	return v
 }
 
 // runsLocked notes that methods of m, and perhaps of others, are about to run.
-func (v *Visit[K]) runsLocked(m *machine.Machine) { v.kind, v.since = reflect.TypeOf(m.Operation()), 0 }
+func (v *Visit[K]) runsLocked(m *machine.Machine) *Visit[K] {
+	v.kind, v.since = reflect.TypeOf(m.Operation()), 0
+	return v
+}
 
 // Enter must be called before callbacks of m and of others, which have ended under key, run, unless there is a Visit.
 func (w *Watchers[K]) Enter(key K, hash uint64, m *machine.Machine) *Visit[K] {
 	s := w.used(hash)
 	s.lock()
 	defer s.mu.Unlock()
-	return s.enterLocked(key, hash, m)
+	return s.enterLocked(key, hash).runsLocked(m)
 }
 
 // Exit must be called when callbacks have run.

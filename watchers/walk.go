@@ -126,7 +126,7 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 		if n = l.Read(w.upTo, out[:min(len(out), w.rest)]); n > 0 {
 			w.rest -= n
 			if w.Visit == nil {
-				w.Visit = l.shard.enterLocked(l.key, l.hash, out[0])
+				w.Visit = l.shard.enterLocked(l.key, l.hash)
 			}
 			w.Visit.runsLocked(out[0])
 			return n
@@ -194,7 +194,7 @@ func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 	l := listOf[K](m.First())
 	s := l.shard
 	s.lock()
-	v = s.enterLocked(l.key, l.hash, m)
+	v = s.enterLocked(l.key, l.hash).runsLocked(m)
 	if m.EndsAs() == machine.Expired {
 		last := &s.mu.checkedLast
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {

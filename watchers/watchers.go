@@ -36,7 +36,13 @@ type Watchers[K comparable] struct {
 	making sched.Mutex  // a shard is made once; lock level 8, taken with no other held
 	stale  sched.Int64  // stale watches, over all shards
 	purged atomic.Int64 // not explored: it only counts
-	queue  queue[K]     // keys that were signalled, or that a walk has left to a worker
+
+	// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the first is behind root. A key
+	// that leaves the map leaves it. Lock level 6, below a shard's.
+	queue struct {
+		sched.Mutex
+		root keyList[K]
+	}
 }
 
 // Config is the configuration of New, which does not check it.
@@ -46,7 +52,7 @@ type Config[K comparable] struct {
 	Closed     *sched.Bool            // see Watch
 	KeyLimit   int                    // how many watches may stand under a key; 0: no limit
 	End        func(*machine.Machine) // ends an operation that the caller holds, and that is linked
-	Kick       func()                 // is called, with a shard's lock held, when a key was queued for TakeSignal
+	Kick       func()                 // is called, with a shard's lock held, when a key was queued for BeginSignalled
 
 	Waited bool                 // whether to count how long operations waited
 	Now    func() time.Duration // the clock of the operations' start and deadline
