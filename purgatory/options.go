@@ -136,16 +136,13 @@ func WithDiagnostics() Option { return func(c *config) { c.diagnostics = true } 
 // of them. Default: off.
 func WithTimeoutsExpected() Option { return func(c *config) { c.timeoutsExpected = true } }
 
-const (
-	workersPerProcessor = 16
-	noBound             = -1 // on pending operations
-)
+const noBound = -1 // on pending operations
 
 func (c *config) configure(opts []Option) error {
 	*c = config{
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
-		workers:       workersPerProcessor * runtime.GOMAXPROCS(0),
+		workers:       16 * runtime.GOMAXPROCS(0),
 		maxPending:    noBound,
 		reaper:        true,
 	}

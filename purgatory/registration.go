@@ -3,7 +3,6 @@ package purgatory
 import (
 	"errors"
 	"hash/maphash"
-	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/bounded"
@@ -198,8 +197,10 @@ func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[
 		return nil, p.refusal(ErrNoKeys, "an operation needs a key, under which a check finds it")
 	case n > operation.MaxKeys:
 		return nil, p.refusal(ErrTooManyKeys, "%d, the maximum is %d", n, operation.MaxKeys)
+	case n > len(few):
+		few = make([]watchers.Wait[K], n)
 	}
-	waits := p.hashed(slices.Grow(few[:0], n), keys)
+	waits := p.hashed(few[:0], keys)
 	for _, k := range at {
 		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: maphash.Comparable(p.seed, k.Key)})
 	}

@@ -15,7 +15,7 @@ import (
 func checkInvariants(t testing.TB, w *Watchers[int]) {
 	t.Helper()
 	stale, queued := 0, map[*keyList[int]]bool{}
-	for l := w.queue.root.behind; l != &w.queue.root && !queued[l]; l = l.behind {
+	for l := w.queue.first; l != nil && !queued[l]; l = l.behind {
 		queued[l] = true
 		require.Same(t, l, l.behind.ahead)
 		require.Same(t, l, l.ahead.behind)

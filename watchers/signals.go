@@ -24,8 +24,12 @@ func (s *shard[K]) queueLocked(l *keyList[K]) {
 	}
 	q := &s.all.queue
 	q.Lock()
-	l.queued, l.ahead, l.behind = true, q.root.ahead, &q.root
-	l.ahead.behind, l.behind.ahead = l, l
+	if l.queued = true; q.first == nil {
+		q.first, l.ahead, l.behind = l, l, l
+	} else {
+		l.ahead, l.behind = q.first.ahead, q.first
+		l.ahead.behind, l.behind.ahead = l, l
+	}
 	q.Unlock()
 	s.all.config.Kick()
 }
@@ -34,19 +38,21 @@ func (s *shard[K]) unqueueLocked(l *keyList[K]) {
 	q := &s.all.queue
 	q.Lock()
 	l.ahead.behind, l.behind.ahead = l.behind, l.ahead
+	if q.first == l {
+		q.first = l.behind
+	}
+	if l.behind == l { // the only one
+		q.first = nil
+	}
 	l.queued, l.ahead, l.behind = false, nil, nil
 	q.Unlock()
 }
 
 // head returns the first key of the queue, nil if there is none.
 func (w *Watchers[K]) head() *keyList[K] {
-	q := &w.queue
-	q.Lock()
-	defer q.Unlock()
-	if first := q.root.behind; first != &q.root {
-		return first
-	}
-	return nil
+	w.queue.Lock()
+	defer w.queue.Unlock()
+	return w.queue.first
 }
 
 // Signalled reports whether any key is queued.

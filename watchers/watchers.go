@@ -37,11 +37,11 @@ type Watchers[K comparable] struct {
 	stale  sched.Int64  // stale watches, over all shards
 	purged atomic.Int64 // not explored: it only counts
 
-	// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the first is behind root. A key
-	// that leaves the map leaves it. Lock level 6, below a shard's.
+	// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the last is ahead of the
+	// first. A key that leaves the map leaves it. Lock level 6, below a shard's.
 	queue struct {
 		sched.Mutex
-		root keyList[K]
+		first *keyList[K]
 	}
 }
 
@@ -64,9 +64,7 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 		n := min(max(32*runtime.GOMAXPROCS(0), 64), 4096)
 		c.Shards = 1 << bits.Len(uint(n-1))
 	}
-	w := &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c}
-	w.queue.root.ahead, w.queue.root.behind = &w.queue.root, &w.queue.root
-	return w
+	return &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c}
 }
 
 // Used reports whether anybody has waited for a key of the shard of those with this hash.
