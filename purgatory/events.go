@@ -10,9 +10,9 @@ import (
 	"github.com/delayedop/purgatory/internal/observe"
 )
 
-// The messages of the records that go to the logger of [WithLogger]. Each record has the attribute "purgatory", the
-// purgatory's name. Of each event, a purgatory logs at most ten records a second; the next one then has the attribute
-// "suppressed", the number of those that were dropped.
+// The messages of the records that go to the logger of [WithLogger]. Each has the attribute "purgatory", its name. Of
+// each event, a purgatory logs at most ten records a second; the next one then has the attribute "suppressed", the number
+// of those that were dropped.
 const (
 	// EventPanic ("purgatory.panic"): user code has panicked. Error: panic, stack; of an operation also operation (its
 	// type), callback (the method) and key.
@@ -23,9 +23,8 @@ const (
 	// EventStuck: a method of an operation has not returned for two seconds or longer, and then for twice as long as
 	// last logged. Warn: operation (its type, or that of another one under its key), key, elapsed.
 	EventStuck = "purgatory.callback.stuck"
-	// EventLate: an expired operation has been waiting for a worker for longer than a second: callbacks block the
-	// workers, or there are too few. Logged once a second while it lasts. Warn: due (how many, at least), elapsed (of
-	// the first); see [Stats].Due.
+	// EventLate: an expired operation has been waiting for a worker for over a second: callbacks block the workers, or
+	// there are too few. Logged once a second. Warn: due (how many, at least), elapsed (of the first); see [Stats].Due.
 	EventLate = "purgatory.expiry.late"
 	// EventClosed: the purgatory has closed. Info: closed (how many operations that has ended), left (how many are
 	// pending), satisfied, forced, expired, cancelled (since New), elapsed.

@@ -14,8 +14,8 @@ import (
 
 // Inspection shows some of the operations and keys that a purgatory holds; [Stats] only counts them.
 type Inspection struct {
-	// Oldest are the operations that have been waiting longest, oldest first, of those that stand first under each
-	// key: 4,096 if there is one key, and fewer of each if there are more. Looked is how many these are.
+	// Oldest are the operations that have been waiting longest, oldest first, of the Looked that stand first under each
+	// key: 4,096 if there is one key, and fewer of each if there are more.
 	Oldest []OperationReport
 	Looked int
 
@@ -23,8 +23,8 @@ type Inspection struct {
 	// [Stats].BlockedFor. Its Type may be that of another operation under its key.
 	Blocked []OperationReport
 
-	// Unchecked and NeverTrue are some of the operations that have expired lately: those that no check had come to, and
-	// those whose condition no check has found to be true.
+	// Unchecked and NeverTrue are some of the operations that have expired lately: those to which no check had come, and
+	// those whose condition no check has found true.
 	Unchecked, NeverTrue []ExpiryReport
 
 	// Busiest is the key for which most operations wait, and Waiting how many.

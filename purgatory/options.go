@@ -51,9 +51,9 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithPurgeInterval bounds how many entries of ended operations may stand in the lists, default 1000. An operation
-// leaves its lists when it ends; only where a list's lock is contended may its entry stay, until that lock is next
-// taken or the next purge. With 0 the goroutine that ends the operation waits for the lock.
+// WithPurgeInterval bounds how many entries of ended operations may stand in the lists, default 1000. One may stay only
+// where the list's lock was contended, until that is next taken or the next purge. With 0 the goroutine that ends the
+// operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
@@ -95,8 +95,8 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1: beyond that, [ErrFull]. An operation's
-// first key alone is asked; each of its keys counts it. Default: no bound.
+// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1: beyond that, [ErrFull]. Of an operation
+// the first key alone is asked; each counts it. Default: no bound.
 func WithMaxPendingPerKey(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 1, "maximum of pending operations per key", n, "at least 1")

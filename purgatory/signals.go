@@ -88,9 +88,9 @@ func (c *crew[K]) workSignal() (found bool) {
 	return true
 }
 
-// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It marks each of
-// keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its check begins
-// make one check; one that comes during the check makes it begin anew. None is lost.
+// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks: workers check keys
+// and run the callbacks. Signals of a key that come before its check begins make one check; one that comes during the
+// check makes it begin anew. None is lost.
 //
 // Signal does not block, and calls no code of yours but a key's hash and equality, so it may be called under any lock.
 // With one key it does not allocate.
@@ -107,8 +107,8 @@ func (p *Purgatory[K]) Signal(keys ...K) {
 
 func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, key) }
 
-// hashed appends keys, with their hashes, to all: a callback may write to the slice that the caller has passed. It panics
-// for a key that cannot be hashed, before a check or a signal of any.
+// hashed appends keys, with their hashes, to all: a callback may write to the caller's slice. It panics for a key that
+// cannot be hashed, before a check or a signal of any.
 func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[K] {
 	for _, key := range keys {
 		all = append(all, watchers.Wait[K]{Key: key, Position: AnyPosition, Hash: maphash.Comparable(p.seed, key)})

@@ -24,8 +24,8 @@ func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 	return expired
 }
 
-// sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired
-// operations that wait. stalled says that the reaper has stalled: so long, nothing has run.
+// sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired operations
+// that wait. While the reaper has stalled, nothing has run.
 func (p *Purgatory[K]) sweep(stalled bool) {
 	p.watchers.Purge()
 	now := p.timer.Now()

@@ -9,8 +9,8 @@ import (
 )
 
 // Visit is of a goroutine that runs methods of a key's operations: a walk from its first try to its last callback, or
-// an ending while it runs callbacks. The shard has its visits in a list, in which those that are not taken are used
-// again. The shard's lock guards them; whoever has taken one may read what is exported.
+// an ending while it runs callbacks. A shard has them in a list, and uses them again. Its lock guards them; whoever has
+// taken one may read what is exported.
 type Visit[K comparable] struct {
 	Key   K
 	Hash  uint64
@@ -20,7 +20,7 @@ type Visit[K comparable] struct {
 
 	shard *shard[K]
 	next  *Visit[K]
-	taken atomic.Bool   // cleared by Exit, without the lock; not explored: Exit has left in its step before that
+	taken atomic.Bool   // cleared without the lock; not explored: a drain that sees it for too long looks again
 	kind  reflect.Type  // of the operation whose method runs, or of another one that waits for Key
 	since time.Duration // when Blocked saw it first, plus 1 ns; 0: not yet
 }
@@ -45,7 +45,7 @@ func (v *Visit[K]) runsLocked(m *machine.Machine) *Visit[K] {
 	return v
 }
 
-// Enter must be called before callbacks of m and of others, which have ended under key, run, unless there is a Visit.
+// Enter must be called before callbacks of m and of others that have ended under key run, unless there is a Visit.
 func (w *Watchers[K]) Enter(key K, hash uint64, m *machine.Machine) *Visit[K] {
 	s := w.used(hash)
 	s.lock()

@@ -92,8 +92,8 @@ func (r *Records) Panicked(recovered any, stack []byte) {
 	r.panicked(recovered, stack, func() []any { return nil })
 }
 
-// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. The deferred function that
-// has recovered v calls it: the stack still has the panic there.
+// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. Call it in the deferred
+// function that has recovered v: the stack still has the panic there.
 func (r *Records) Panic(v, op any, method string, key any) {
 	kind := fmt.Sprintf("%T", op) // now: a record that waits must not keep op in memory
 	r.panicked(v, debug.Stack(), func() []any {
@@ -101,8 +101,7 @@ func (r *Records) Panic(v, op any, method string, key any) {
 	})
 }
 
-// panicked has slog's default logger write the panic if there is no handler, and the logger has not logged it: it may
-// also panic or call runtime.Goexit.
+// panicked has slog's default logger write the panic if there is no handler, and the logger has not: it may panic, too.
 func (r *Records) panicked(v any, stack []byte, about func() []any) {
 	r.panics.Add(1)
 	suppressed, ok := r.allow(EventPanic)
