@@ -18,14 +18,7 @@
 //	// The code that changes state checks the key afterwards:
 //	p.CheckAndComplete("orders-0")
 //
-// # The three methods
-//
-//   - TryComplete reports whether the condition is met. It runs often, must be quick,
-//     and must not block.
-//   - OnComplete answers the request, possibly before TryCompleteElseWatch returns.
-//   - OnExpiration runs after OnComplete, only if the timeout has passed.
-//
-// They never run at the same time for one operation, so they may use its fields
-// without a lock. Different goroutines may run them; each sees what the earlier
+// The three methods never run at the same time for one operation, so they may use its
+// fields without a lock. Different goroutines may run them; each sees what the earlier
 // ones have written. Package purgatory says which goroutine runs which callback.
 package operation

@@ -12,16 +12,16 @@ import (
 // The purgatory holds no lock while they run. They may call any method that does not block, on any purgatory, with any
 // key.
 type Operation interface {
-	// TryComplete reports whether the condition is met now. It may record results for OnComplete. It must not block:
-	// meanwhile nobody tries the other operations of the key. A panic and runtime.Goexit count as false.
+	// TryComplete reports whether the condition is met now. It may record results for OnComplete. It runs often, and must
+	// not block: meanwhile nobody tries the other operations of the key. A panic and runtime.Goexit count as false.
 	//
 	// A check tries up to 128 operations of a key before it calls the first OnComplete. One that takes something here
 	// gives it back in OnComplete, or where TryCompleteElseWatch returns an error: the purgatory may close after a
 	// TryComplete that has returned true. For items that are handed to those who wait, see package queue.
 	TryComplete() bool
 
-	// OnComplete runs exactly once, after the operation has ended, whatever its [DelayedOperation.Outcome]. One that
-	// blocks delays the goroutine that runs it, and the callbacks of other operations that the same call has ended.
+	// OnComplete runs exactly once, after the operation has ended, whatever its [DelayedOperation.Outcome]; possibly before
+	// TryCompleteElseWatch returns. One that blocks delays the callbacks of others that the same call has ended.
 	OnComplete()
 
 	// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.

@@ -110,17 +110,16 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		p.gaveUp.Add(1)
 		return context.Cause(ctx)
 	}
-	first := p.watchers.Shard(waits[0].Hash)
 	switch {
 	case ready():
-		first.Met()
+		p.watchers.Early(waits[0].Hash, machine.Satisfied)
 		return nil
 	case timeout > 0:
 		return p.block(ctx, done, timeout, ready, waits)
-	}
-	if _, ok := first.Pass(machine.Expired, waits[0].Key, nil); !ok {
+	case p.Closed():
 		return p.refusal(ErrClosed, "while trying")
 	}
+	p.watchers.Early(waits[0].Hash, machine.Expired)
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
@@ -135,7 +134,7 @@ func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout 
 			p.Cancel(w, nil)
 		}
 	}()
-	if _, err := p.enroll(w, timeout, waits, true); err != nil {
+	if _, err := (&registration[K]{p: p, op: w, timeout: timeout}).enroll(waits, true); err != nil {
 		returned = true
 		return err
 	}

@@ -13,27 +13,23 @@ import (
 // through these steps:
 //
 //  1. It leaves the lists of the shard in which it ends, under that shard's lock.
-//  2. It leaves the timer. A worker of the timer that has its entry already finds that the
+//  2. It leaves the lists of other shards.
+//  3. It leaves the timer. A worker of the timer that has its entry already finds that the
 //     operation is held, or that it has ended.
-//  3. It leaves the lists of other shards.
 //  4. Its outcome becomes final. A goroutine that sees it finds the operation's places free, in
 //     WithMaxPending and in the timer's.
 //  5. It is put into a chain, whose callbacks run next, or which the crew takes.
 type ending[K comparable] struct {
 	p           *Purgatory[K]
-	shard       *watchers.Shard[K] // in which they end
-	key         K                  // under which
+	visit       *watchers.Visit[K] // of the goroutine in the shard, before callbacks run
 	first, last *machine.Machine   // the chain
 	n           int                // operations that were put into it
 	begun       int                // how many of the callbacks of first have begun
-	answered    int
-	visit       watchers.Visit[K] // of the goroutine in the shard
-	ofWalk      bool              // the walk that the ending is part of ends the visit
-	later       bool              // workers are to run the callbacks
+	later       bool               // workers are to run the callbacks
 }
 
-// settle is steps 3 to 5 for operations that have left the shard's lists, and the timer. cause is that of the call
-// that ends them, nil if it was set with the wish.
+// settle is steps 4 and 5 for operations that have left the lists and the timer. cause is that of the call that ends
+// them, nil if it was set with the wish.
 func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 	if len(ops) == 0 {
 		return
@@ -43,9 +39,6 @@ func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 		p.places.Add(int64(-len(ops)))
 	}
 	for _, m := range ops {
-		if m.Extra() != nil {
-			watchers.LeaveOthers[K](m)
-		}
 		own := cause
 		if own == nil && m.EndsAs() == machine.Cancelled {
 			own = p.causes.take(m)
@@ -65,17 +58,15 @@ func (e *ending[K]) settle(ops []*machine.Machine, cause *error) {
 
 // endOne ends m, which the caller holds and which waits. With later, a worker runs its callbacks.
 func (p *Purgatory[K]) endOne(m *machine.Machine, cause *error, later bool) {
-	ops := [1]*machine.Machine{m}
-	var e ending[K]
-	e.p, e.later = p, later
-	e.key, _, e.shard = watchers.FirstKey[K](m)
-	var unchecked bool
-	if e.visit, unchecked = e.shard.Leave(m); unchecked && !p.cfg.timeoutsExpected && !p.records.Off() {
-		p.noteExpired(m, e.key)
+	v, unchecked := p.watchers.Leave(m)
+	if unchecked && !p.cfg.timeoutsExpected && p.records.Logger != nil {
+		p.noteExpired(m, v.Key)
 	}
 	if m.EndsAs() != machine.Expired { // else the entry has left the timer
 		p.entries.Cancel(entryOf(m))
 	}
+	e := ending[K]{p: p, visit: v, later: later}
+	ops := [1]*machine.Machine{m}
 	e.settle(ops[:], cause)
 	e.run()
 }
@@ -89,36 +80,29 @@ func (p *Purgatory[K]) expired(m *machine.Machine) {
 
 const lookEvery = 32
 
-// run runs the callbacks of those in the chain, or hands them to workers. A callback that ends another operation
-// nests, and each level is one more visit in a shard: so at every lookEvery-th one the goroutine looks at its stack,
-// and if that is deep, a worker goes on.
+// run runs the callbacks of those in the chain, and ends the visit. After a runtime.Goexit, also one that came with a
+// panic, its deferred function does what is left.
 func (e *ending[K]) run() {
-	if e.first == nil {
-		return
-	}
-	if e.visit.Inside == 0 {
-		e.visit = e.shard.Enter(e.key, e.first)
-	}
-	if e.visit.Inside%lookEvery == 0 && machine.Deep() {
-		e.later = true
-	}
-	e.goOn()
-}
-
-// goOn runs the callbacks in the chain. After a runtime.Goexit, also one that came with a panic, its deferred function
-// does what is left.
-func (e *ending[K]) goOn() {
 	over := false
 	defer func() {
 		if !over {
-			e.goOn()
+			e.run()
 		}
 	}()
-	for !e.answer() {
-	}
+	e.answerAll()
 	over = true
-	if !e.ofWalk {
-		e.shard.Exit(e.visit, e.answered)
+	e.visit.Exit()
+}
+
+// answerAll runs the callbacks of those in the chain, or hands them to workers. A callback that ends another operation
+// nests, and each level is one more visit, in the first place of its shard that is free. So a goroutine has at most
+// lookEvery-1 of them, and as many again for each other one inside, when it takes the lookEvery-th place or a multiple
+// of that: then it looks at its stack, and if that is deep, a worker goes on.
+func (e *ending[K]) answerAll() {
+	if e.visit.Place%lookEvery == 0 && machine.Deep() {
+		e.later = true
+	}
+	for !e.answer() {
 	}
 }
 
@@ -129,13 +113,13 @@ func (e *ending[K]) answer() (over bool) {
 			return
 		}
 		if v := recover(); v != nil {
-			e.p.records.Panic(v, e.first.Operation(), callbackNames[e.begun], e.key)
+			e.p.records.Panic(v, e.first.Operation(), callbackNames[e.begun], e.visit.Key)
 		}
 	}()
 	for m := e.first; m != nil; m = e.first {
 		if e.later && !isWait(m) {
 			e.first = m.Unchain()
-			e.p.crew.hand(handed[K]{m, e.shard, e.key})
+			e.p.crew.hand(handed[K]{m, e.visit.Key, e.visit.Hash})
 			continue
 		}
 		op := m.Operation()
@@ -149,7 +133,7 @@ func (e *ending[K]) answer() (over bool) {
 		}
 		e.begun = 0
 		e.first = m.Unchain() // a later callback may block: it must not keep this operation in memory
-		e.answered++
+		e.visit.Answered++
 		if e.p.cfg.placeKept && m.Start() >= 0 { // it has waited, and so has a place
 			e.p.places.Add(-1)
 		}
@@ -165,9 +149,8 @@ func isWait(m *machine.Machine) bool {
 	return is && w.OnlyWakes()
 }
 
-// causes has the causes of cancellations that were set as a wish: the state word has room for the wish only. The
-// holder finds the cause: it is added under the lock under which the wish is set, and the holder takes the lock after
-// it has seen the wish.
+// causes has the causes of cancellations that were set as a wish: the state word has room for the wish only. The holder
+// finds it: it is added under the lock under which the wish is set, and the holder takes the lock after it has seen that.
 type causes struct {
 	sched.Mutex // lock level 7: taken with that of a shard held, or with none
 	all         map[*machine.Machine]*error
@@ -200,24 +183,22 @@ func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error
 	return held
 }
 
-// endKey ends the operations that wait for key with o, and returns how many. Their callbacks run when it has claimed
-// all.
+// endKey ends the operations that wait for key with o, and returns how many. It claims all before their callbacks run.
 func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
-	s := p.watchers.Used(hash)
-	if s == nil {
-		return 0
-	}
-	e := ending[K]{p: p, shard: s, key: key, later: later}
+	e := ending[K]{p: p, later: later}
 	p.walks(1, key)
 	defer p.walks(-1, key)
 	var ops [32]*machine.Machine
 	n := len(ops)
 	for most := 2 * p.watchers.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving
-		n = s.Claim(key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
+		n = p.watchers.Claim(key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
 		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)
 	}
-	e.run()
+	if e.n > 0 {
+		e.visit = p.watchers.Enter(key, hash, e.first)
+		e.run()
+	}
 	return e.n
 }
 

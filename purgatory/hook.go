@@ -27,9 +27,9 @@ func (p *Purgatory[K]) hooked(h *testhook.Hook) {
 // lastTry reports whether m, which the caller holds and whose timeout has passed, ends as satisfied.
 func (p *Purgatory[K]) lastTry(h *testhook.Hook, m *machine.Machine) (met bool) {
 	e := testhook.Expiring{Machine: m, Name: func() string { return fmt.Sprintf("%T", m.Operation()) }}
-	key, _, _ := watchers.FirstKey[K](m)
-	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", key) }
-	for _, w := range watchers.Waits[K](m) {
+	waits := watchers.Waits[K](m)
+	e.Panicked = func(v any, _ []byte) { p.records.Panic(v, m.Operation(), "TryComplete", waits[0].Key) }
+	for _, w := range waits {
 		e.Keys, e.Positions = append(e.Keys, w.Key), append(e.Positions, w.Position)
 	}
 	return h.Expire(&e)

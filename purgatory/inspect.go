@@ -14,8 +14,8 @@ import (
 
 // Inspection shows some of the operations and keys that a purgatory holds; [Stats] only counts them.
 type Inspection struct {
-	// Oldest are the operations that have been waiting longest, oldest first, of those that stand first under each
-	// key: 4,096 if there is one key, and fewer of each if there are more. Looked is how many these are.
+	// Oldest are the operations that have been waiting longest, oldest first, of the Looked that stand first under each
+	// key: 4,096 if there is one key, and fewer of each if there are more.
 	Oldest []OperationReport
 	Looked int
 
@@ -23,8 +23,8 @@ type Inspection struct {
 	// [Stats].BlockedFor. Its Type may be that of another operation under its key.
 	Blocked []OperationReport
 
-	// Unchecked and NeverTrue are some of the operations that have expired lately: those that no check had come to, and
-	// those whose condition no check has found to be true.
+	// Unchecked and NeverTrue are some of the operations that have expired lately: those to which no check had come, and
+	// those whose condition no check has found true.
 	Unchecked, NeverTrue []ExpiryReport
 
 	// Busiest is the key for which most operations wait, and Waiting how many.
@@ -51,18 +51,14 @@ type ExpiryReport struct {
 // sampling is the size of the sample in which the oldest operations are searched.
 const sampling = 1 << 12
 
-// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It is for a page or a log: it
-// looks at every key. It calls no method of an operation, and formats keys, up to 200 bytes, with no lock held.
+// Inspect returns up to n of the oldest operations, and what else [Inspection] has. It looks at every key. It calls no
+// method of an operation, and formats keys, up to 200 bytes.
 func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
 		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
-		var checked, unchecked []watchers.Seen[K]
-		for s := range p.watchers.Shards() {
-			c, u := s.LastExpiries()
-			checked, unchecked = append(checked, c), append(unchecked, u)
-		}
+		checked, unchecked := p.watchers.LastExpiries()
 		in.NeverTrue, in.Unchecked = expired(checked), expired(unchecked)
 	}
 	var busiest watchers.Found[K]

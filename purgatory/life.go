@@ -11,29 +11,6 @@ import (
 	"github.com/delayedop/purgatory/reaper"
 )
 
-// life is how far a purgatory has come. It only grows. It is safe for concurrent use.
-type life struct{ era sched.Uint32 }
-
-// The eras of a purgatory.
-const (
-	open     uint32 = iota
-	draining        // Shutdown or Close has begun: no operation is accepted
-	closing         // Close has begun
-	emptied         // Close, or Shutdown, has ended what waited, in every shard
-)
-
-func (l *life) atLeast(era uint32) bool { return l.era.Load() >= era }
-
-// become brings the purgatory as far as era, and reports whether this call has.
-func (l *life) become(era uint32) (first bool) {
-	for now := l.era.Load(); now < era; now = l.era.Load() {
-		if l.era.CompareAndSwap(now, era) {
-			return true
-		}
-	}
-	return false
-}
-
 type reaping struct {
 	off sched.Bool // it was started, or is not to be
 
@@ -51,7 +28,7 @@ func (p *Purgatory[K]) startReaper() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.off.Swap(true) {
-		r.mu.reaper = reaper.Start(p.entries, p.cfg.reapInterval, p.reap())
+		r.mu.reaper = reaper.Start(p.entries.AdvanceClockUntil, p.cfg.reapInterval, p.reap())
 	}
 }
 
@@ -64,14 +41,13 @@ func (r *reaping) started() *reaper.ExpirationReaper {
 }
 
 // Closed reports whether Close or Shutdown has begun: no operation is accepted any more.
-func (p *Purgatory[K]) Closed() bool { return p.life.atLeast(draining) }
+func (p *Purgatory[K]) Closed() bool { return p.closed.Load() }
 
 // Close refuses new operations, ends every pending one as closed, with the callbacks on this goroutine, and tells the
 // reaper and the workers to stop. It returns nil. A second call does nothing.
 //
 // Close waits for no other goroutine, and may be called from any callback. An operation that another goroutine is
-// trying at this moment is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for callbacks that run
-// elsewhere.
+// trying is ended by that goroutine. [Purgatory.Shutdown] waits for that, and for callbacks that run elsewhere.
 func (p *Purgatory[K]) Close() error {
 	p.close(false)
 	return nil
@@ -79,14 +55,14 @@ func (p *Purgatory[K]) Close() error {
 
 // close is Close. With later, signal workers run the callbacks.
 func (p *Purgatory[K]) close(later bool) {
-	first := p.life.become(closing)
+	p.closed.Store(true)
+	first := !p.closing.Swap(true)
 	if first {
 		defer p.noteClosed(sched.Now())
 		defer p.stop() // also when a callback ends the goroutine
 	}
 	// Shutdown also ends what an earlier Close has not reached, since a callback may block it.
 	if first || later {
-		p.watchers.Close()
 		p.endAll(later)
 	}
 }
@@ -102,13 +78,12 @@ func (p *Purgatory[K]) endAll(later bool) {
 	for k := range p.watchers.Each(0) {
 		p.endKey(k.Key, k.Hash, machine.Closed, nil, later)
 	}
-	p.life.become(emptied)
 	over = true
 }
 
 // stop tells the reaper and the purgatory's own timer to end. Signal workers finish what is queued.
 func (p *Purgatory[K]) stop() {
-	p.purge() // the reaper does not purge again
+	p.watchers.Purge() // the reaper does not purge again
 	p.crew.pool.Dismiss()
 	if r := p.reaping.started(); r != nil {
 		r.Stop()
@@ -118,22 +93,18 @@ func (p *Purgatory[K]) stop() {
 	}
 }
 
-// Shutdown closes the purgatory gracefully. It refuses new operations, waits until the pending ones have ended or ctx
-// has, and then closes the purgatory. It returns nil when every callback has run and every goroutine of the purgatory
-// has ended.
+// Shutdown refuses new operations, waits until the pending ones have ended or ctx has, and then closes the purgatory. It
+// returns nil when every callback has run and every goroutine of the purgatory has ended.
 //
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their callbacks,
 // and returns ctx's cause when these have run: everybody has an answer then. Callbacks and tries that block hold it up
 // for a second after ctx's end; then the error, which wraps ctx's cause, says how many operations are unanswered and
 // names one. Where callbacks block all workers, more run than [WithWorkers] allows, up to 1,024, unless it allows one.
 //
-// Call Shutdown again to wait for what is unanswered. Called from a callback, it waits for that callback as long as it
-// may.
+// Call Shutdown again to wait for what is unanswered. In a callback it waits for that callback as long as it may.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	mustContext(ctx, "Shutdown")
-	p.life.become(draining)
-	// A registration that has read the era before must not be accepted after the purgatory was found idle.
-	p.watchers.Close()
+	p.closed.Store(true)
 	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
 	p.close(true)
 	r := p.reaping.started()
@@ -143,10 +114,14 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 		drained, stop := sched.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer stop()
 		if !p.poll(drained.Done(), over) {
-			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), p.unansweredText())
+			who := ""
+			if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
+				who = fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
+			}
+			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), who)
 		}
 	}
-	p.purge()
+	p.watchers.Purge()
 	written, stop := sched.WithTimeout(context.Background(), drainTime)
 	defer stop()
 	p.poll(written.Done(), p.records.Idle) // the logger may block
@@ -158,22 +133,14 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 
 const drainTime = time.Second // in which Shutdown still waits, after its context has ended and for the logger
 
-func (p *Purgatory[K]) unansweredText() string {
-	b := p.watchers.Blocked(p.timer.Now(), 0)
-	if b.For == 0 {
-		return ""
-	}
-	return fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
-}
-
 // idle reports whether every accepted operation is answered, and no goroutine of the purgatory runs or has work.
 func (p *Purgatory[K]) idle() bool {
 	return p.watchers.Unanswered() == 0 && p.watchers.Totals(nil).Inside == 0 && p.crew.idle() &&
 		(p.ownTimer == nil || p.ownTimer.Idle())
 }
 
-// poll returns true when quiet does, and false if done is closed first. It polls, as net/http's Shutdown does, and
-// sweeps, because the reaper may have ended: see docs/internals/decisions.md#shutdown-polls.
+// poll returns true when quiet does, and false if done is closed first. It sweeps, because the reaper may have ended.
+// See docs/internals/decisions.md#shutdown-polls.
 func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 	pause := time.Millisecond
 	for !quiet() {
@@ -184,7 +151,7 @@ func (p *Purgatory[K]) poll(done <-chan struct{}, quiet func() bool) bool {
 		sched.Pause(pause, done)
 		pause = min(2*pause, 50*time.Millisecond)
 		p.sweep(false)
-		if p.life.atLeast(emptied) && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
+		if p.closing.Load() && p.crew.Queued() && int(p.crew.next.Load()-begun) < p.crew.pool.Running() {
 			p.crew.pool.Widen() // callbacks block workers, and others wait for one
 		}
 	}

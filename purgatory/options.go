@@ -11,7 +11,6 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/testhook"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // Option configures a purgatory: see [New].
@@ -20,7 +19,7 @@ type Option func(*config)
 type config struct {
 	timer            timer.Timer
 	timerOptions     []timer.Option
-	watcherShards    int // constant but in tests
+	watcherShards    int // 0 but in tests
 	purgeInterval    int
 	reapInterval     time.Duration
 	workers          int
@@ -52,15 +51,15 @@ func WithTick(d time.Duration) Option {
 	}
 }
 
-// WithPurgeInterval bounds how many entries of ended operations may stand in the lists, default 1000. An operation
-// leaves its lists when it ends; only where a list's lock is contended may its entry stay, until that lock is next
-// taken or the next purge. With 0 the goroutine that ends the operation waits for the lock.
+// WithPurgeInterval bounds how many entries of ended operations may stand in the lists, default 1000. One may stay only
+// where the list's lock was contended, until that is next taken or the next purge. With 0 the goroutine that ends the
+// operation waits for the lock.
 func WithPurgeInterval(operations int) Option {
 	return func(c *config) { c.purgeInterval = operations }
 }
 
-// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges. Default 200 ms. Timeouts do
-// not depend on it: the reaper wakes up for them.
+// WithReapInterval sets how long the reaper sleeps at most, and so how often it purges. Default 200 ms. It wakes up for
+// timeouts.
 func WithReapInterval(d time.Duration) Option { return func(c *config) { c.reapInterval = d } }
 
 // WithoutReaper starts no reaper. Then [Purgatory.AdvanceClock] in a loop, or [timer.SystemTimer.Start] for the timer
@@ -81,9 +80,9 @@ func WithTimer(t timer.Timer) Option {
 }
 
 // WithWorkers sets how many goroutines at a time may run the callbacks of expired operations, and how many may check
-// signalled keys. They exist only while there is work. While callbacks block all of them, no other operation expires,
-// or no signal is served. Default: 16 per processor (GOMAXPROCS), since callbacks write to sockets. The timer of
-// [WithTimer] has its own: see [timer.WithWorkers].
+// signalled keys. While callbacks block all of them, no other operation expires, or no signal is served. Default: 16
+// per processor (GOMAXPROCS), since callbacks write to sockets. The timer of [WithTimer] has its own: see
+// [timer.WithWorkers].
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending bounds the number of pending operations: registering one more returns [ErrFull] at once. With 0,
@@ -96,8 +95,8 @@ func WithMaxPending(n int) Option {
 	}
 }
 
-// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1: beyond that, [ErrFull]. An operation's
-// first key alone is asked; each of its keys counts it. Default: no bound.
+// WithMaxPendingPerKey bounds how many operations wait for a key, at least 1: beyond that, [ErrFull]. Of an operation
+// the first key alone is asked; each counts it. Default: no bound.
 func WithMaxPendingPerKey(n int) Option {
 	return func(c *config) {
 		rule(c, n >= 1, "maximum of pending operations per key", n, "at least 1")
@@ -110,8 +109,8 @@ func WithMaxPendingPerKey(n int) Option {
 func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
 // WithPanicHandler sets a function that gets the value and the stack of each panic of user code, one after the other
-// on a goroutine of its own; it may block. Without it, slog's default logger logs panics, unless the logger of
-// [WithLogger] does: see [EventPanic]. It also logs panics of that logger, and of h.
+// on a goroutine of its own; it may block. Without it, slog's default logger logs panics, unless that of [WithLogger]
+// does: see [EventPanic]. It also logs panics of the latter, and of h.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")
@@ -137,17 +136,13 @@ func WithDiagnostics() Option { return func(c *config) { c.diagnostics = true } 
 // of them. Default: off.
 func WithTimeoutsExpected() Option { return func(c *config) { c.timeoutsExpected = true } }
 
-const (
-	workersPerProcessor = 16
-	noBound             = -1 // on pending operations
-)
+const noBound = -1 // on pending operations
 
 func (c *config) configure(opts []Option) error {
 	*c = config{
-		watcherShards: watchers.DefaultShards(),
 		purgeInterval: 1000,
 		reapInterval:  200 * time.Millisecond,
-		workers:       workersPerProcessor * runtime.GOMAXPROCS(0),
+		workers:       16 * runtime.GOMAXPROCS(0),
 		maxPending:    noBound,
 		reaper:        true,
 	}

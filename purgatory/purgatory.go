@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"hash/maphash"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/identity"
@@ -17,12 +18,14 @@ type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 // concurrent use. See the package comment.
 type Purgatory[K comparable] struct {
 	name     string
-	id       uint32 // identity, stored in each operation that is submitted here
-	life     life
+	id       uint32     // identity, stored in each operation that is submitted here
+	closed   sched.Bool // Close or Shutdown has begun: no operation is accepted, see watchers.Config
+	closing  sched.Bool // Close has begun, or Shutdown ends what waits
 	cfg      config
 	timer    timer.Timer
 	entries  *timer.Entries     // of timer: direct calls, so that what they are given stays on the stack
 	ownTimer *timer.SystemTimer // timer, if the purgatory has made it, else nil
+	seed     maphash.Seed       // of the keys' hashes
 	watchers *watchers.Watchers[K]
 	reaping  reaping
 	crew     crew[K]
@@ -39,17 +42,16 @@ type Purgatory[K comparable] struct {
 // [ErrInvalidOption], because of an option or an empty name only: where these are constants, use [Must].
 //
 // All that wait for the same thing wait under one key. Where there is one such thing, as in a condition variable, K is
-// struct{}. The purgatory keeps up to three keys in each of its shards, to report what blocks or has expired, until
-// others take their place: where keys are pointers, what they refer to stays in memory as long.
+// struct{}. Each shard keeps up to three keys, to report what blocks or has expired, until others take their place:
+// where keys are pointers, what they refer to stays in memory as long.
 //
-// Call Close or Shutdown when you no longer need it. The first operation with a timeout starts a goroutine, the
-// reaper, which runs until then; so do [WithTimer] and [WithLogger], in New. A purgatory that has no reaper needs no
-// Close.
+// Call Close or Shutdown when you no longer need it: the first operation with a timeout starts a goroutine, the reaper,
+// which runs until then; so do [WithTimer] and [WithLogger], in New.
 //
 // A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
 // operation is registered or extended inside, unless its timer is a [timer.ManualTimer].
 func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
-	p := &Purgatory[K]{name: name, id: identity.New()}
+	p := &Purgatory[K]{name: name, id: identity.New(), seed: maphash.MakeSeed()}
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}
@@ -58,10 +60,11 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	p.records.Init(name, cfg.logger, cfg.panicHandler)
+	p.records.Purgatory, p.records.Logger, p.records.Handler = name, cfg.logger, cfg.panicHandler
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
+		Closed:     &p.closed,
 		KeyLimit:   cfg.maxPendingPerKey,
 		Kick:       p.crew.pool.Kick,
 		End:        p.expired,

@@ -14,22 +14,28 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
+// registration is an operation on its way from the call that submits it to the lists, on the stack of that call. So are
+// the waits, which are no field: what fields refer to is allocated.
+type registration[K comparable] struct {
+	p       *Purgatory[K]
+	op      operation.Operation
+	m       *machine.Machine // of op, as soon as it is known
+	timeout time.Duration
+	over    bool // no code of the user's is to run
+}
+
 func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, keys []K, at []KeyPosition[K]) (completed bool, err error) {
-	if len(keys) == 1 && len(at) == 0 && keys[0] == keys[0] { //nolint:gocritic // as in waits, whose result would be another copy
-		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}}
-		return p.enroll(op, timeout, one[:], false)
-	}
 	var few [fewKeys]watchers.Wait[K]
 	waits, err := p.waits(few[:], keys, at)
 	if err != nil {
 		return false, err
 	}
-	return p.enroll(op, timeout, waits, false)
+	return (&registration[K]{p: p, op: op, timeout: timeout}).enroll(waits, false)
 }
 
-// enroll registers op, or ends it at once. With tried, the caller has tried its condition in vain. The goroutine is
-// the operation's holder until it is in the timer and in every list, and has been tried again: others set marks, which
-// the holder sees at the end.
+// enroll registers the operation, or ends it at once. With tried, the caller has tried its condition in vain. The
+// goroutine is the operation's holder until it is in the timer and in every list, and has been tried again: others set
+// marks, which the holder sees at the end.
 //
 // No wake-up is lost:
 //
@@ -41,55 +47,54 @@ func (p *Purgatory[K]) submit(op operation.Operation, timeout time.Duration, key
 //
 // Closing is not lost either: the shard of the first key decides whether the operation is accepted, and Close finds
 // every operation that it has accepted.
-func (p *Purgatory[K]) enroll(op operation.Operation, timeout time.Duration, waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+func (r *registration[K]) enroll(waits []watchers.Wait[K], tried bool) (completed bool, err error) {
+	p := r.p
 	if p.Closed() {
-		return false, p.refusal(ErrClosed, "%T", op)
+		return false, p.refusal(ErrClosed, "%T", r.op)
 	}
-	var m *machine.Machine
-	over := false
 	defer func() {
-		if !over {
-			completed, err = p.unwind(op, m, timeout, waits, recover())
+		if !r.over {
+			completed, err = r.unwind(waits, recover())
 		}
 	}()
-	own := machine.Operation(op) // a conversion costs a look-up
-	m = machine.Of(own)
+	own := machine.Operation(r.op) // a conversion costs a look-up
+	m := machine.Of(own)
+	r.m = m
 	switch {
 	case !m.Begin(own, len(waits), p.id):
-		over = true
-		return false, p.refusal(ErrUsed, "%T was submitted before", op)
+		r.over = true
+		return false, p.refusal(ErrUsed, "%T was submitted before", r.op)
 	case !tried && m.Try():
-		over = true
-		return p.pass(m, &waits[0])
+		r.over = true
+		return r.pass(&waits[0])
 	}
-	if err = p.watch(m, timeout, waits); err != nil {
-		over = true
+	if err = r.watch(waits); err != nil {
+		r.over = true
 		p.refuse(m)
 		return false, err
 	}
 	end := m.Try() || !m.ReleaseUnmarked() && p.letGo(m)
-	over = true // before a callback may call runtime.Goexit
+	r.over = true // before a callback may call runtime.Goexit
 	return end && p.endRegistered(m), nil
 }
 
-// unwind goes on after a TryComplete of op, which is being registered, has panicked with v, or has called
-// runtime.Goexit, if v is nil. Neither is a yes. After a Goexit in the first try op is refused: there is nobody to
-// tell. After a panic in the first try it is watched, and a walk makes the second one. Without a machine, op is nil,
-// or embeds a nil pointer.
-func (p *Purgatory[K]) unwind(op operation.Operation, m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K], v any) (completed bool, err error) {
+// unwind goes on after a TryComplete has panicked with v, or has called runtime.Goexit, if v is nil. Neither is a yes.
+// After a Goexit in the first try the operation is refused: there is nobody to tell. After a panic in the first try it
+// is watched, and a walk makes the second one. Without a machine, it is nil, or embeds a nil pointer.
+func (r *registration[K]) unwind(waits []watchers.Wait[K], v any) (completed bool, err error) {
+	p, m, w := r.p, r.m, &waits[0]
 	if m == nil {
-		return false, p.refusal(ErrNilOperation, "%T is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", op)
+		return false, p.refusal(ErrNilOperation, "%T is nil, or embeds a nil pointer: embed operation.DelayedOperation by value", r.op)
 	}
-	w := &waits[0]
 	if v == any(sched.ErrBorder) { // of the timer
 		p.refuse(m)
 		panic(v)
 	} else if v != nil {
-		p.records.Panic(v, op, "TryComplete", w.Key)
+		p.records.Panic(v, r.op, "TryComplete", w.Key)
 	}
 	if m.Start() < 0 { // it is not watched
 		if v != nil {
-			err = p.watch(m, timeout, waits)
+			err = r.watch(waits)
 			p.signal(w.Key, w.Hash, EveryPosition)
 		}
 		if v == nil || err != nil {
@@ -115,35 +120,34 @@ func (p *Purgatory[K]) refuse(m *machine.Machine) {
 
 // pass ends an operation whose condition the first try has met, or refuses it: no callback runs once Shutdown has
 // returned.
-func (p *Purgatory[K]) pass(m *machine.Machine, w *watchers.Wait[K]) (completed bool, err error) {
-	first := p.watchers.Shard(w.Hash)
-	var visit watchers.Visit[K]
-	ok := false
+func (r *registration[K]) pass(first *watchers.Wait[K]) (completed bool, err error) {
+	p, m := r.p, r.m
+	e := ending[K]{p: p, first: m}
 	if h := p.cfg.hook; h == nil || !h.Refuse() {
-		visit, ok = first.Pass(machine.Satisfied, w.Key, m)
+		e.visit = p.watchers.Pass(first, m)
 	}
-	if !ok {
+	if e.visit == nil {
 		p.refuse(m)
-		return false, p.refusal(ErrClosed, "%T", m.Operation())
+		return false, p.refusal(ErrClosed, "%T", r.op)
 	}
 	if m.Settle(nil) {
 		p.causes.take(m)
 	}
-	e := ending[K]{p: p, shard: first, key: w.Key, first: m, visit: visit}
 	e.run()
 	return true, nil
 }
 
-// watch schedules the timeout of m and links it under all its keys. If it returns an error, the operation is in no
-// list. The timer comes first: it can refuse, and an operation that is in a list is accepted. If the timeout passes
+// watch schedules the timeout and links the operation under all its keys. If it returns an error, the operation is in
+// no list. The timer comes first: it can refuse, and an operation that is in a list is accepted. If the timeout passes
 // meanwhile, the timer sets a wish.
-func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []watchers.Wait[K]) error {
-	now := p.now()
-	if !p.takePlace() {
+func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
+	p, m, first := r.p, r.m, &waits[0]
+	now := p.entries.Here() // which panics beyond the border of a synctest bubble
+	if p.cfg.maxPending != noBound && !bounded.Increment(&p.places, int64(p.cfg.maxPending)) {
 		return p.refusal(ErrFull, "%d operations are pending", p.cfg.maxPending)
 	}
-	if timeout != NoTimeout { // else the first Extend adds the entry
-		if err := p.entries.AddAt(entryOf(m), now, timer.Deadline(now, timeout)); err != nil {
+	if r.timeout != NoTimeout { // else the first Extend adds the entry
+		if err := p.entries.AddAt(entryOf(m), now, timer.Deadline(now, r.timeout)); err != nil {
 			p.freePlace()
 			kind := ErrClosed
 			if errors.Is(err, timer.ErrFull) {
@@ -156,33 +160,21 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 		}
 	}
 	m.SetStart(now)
-	first := p.watchers.Used(waits[0].Hash)
-	if first == nil {
-		first = p.watchers.Shard(waits[0].Hash)
-	}
-	if !first.Watch(m, m.First(), &waits[0]) {
+	if !p.watchers.Watch(m, m.First(), first) {
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {
-			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(waits[0].Key))
+			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(first.Key))
 		}
-		return p.refusal(ErrClosed, "%T", m.Operation())
+		return p.refusal(ErrClosed, "%T", r.op)
 	}
 	if len(waits) > 1 {
 		extra := m.MakeExtra()
 		for i := range extra {
-			w := &waits[i+1]
-			p.watchers.Shard(w.Hash).Watch(m, &extra[i], w) // only the first key's shard refuses
+			p.watchers.Watch(m, &extra[i], &waits[i+1]) // only the first key's shard refuses
 		}
 	}
 	return nil
-}
-
-// now returns the time on the timer's clock. It panics beyond the border of a synctest bubble.
-func (p *Purgatory[K]) now() time.Duration { return p.entries.Here() }
-
-func (p *Purgatory[K]) takePlace() bool {
-	return p.cfg.maxPending == noBound || bounded.Increment(&p.places, int64(p.cfg.maxPending))
 }
 
 func (p *Purgatory[K]) freePlace() {
@@ -197,11 +189,10 @@ const fewKeys = 4 // fit on the stack of the registering goroutine
 // panics for a key that cannot be hashed, before anything has changed.
 func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[K]) ([]watchers.Wait[K], error) {
 	n := len(keys) + len(at)
-	if len(keys) == 1 && n == 1 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
-		few[0] = watchers.Wait[K]{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.watchers.Seed(), keys[0])}
-		return few[:1], nil
-	}
 	switch {
+	case len(keys) == 1 && n == 1 && keys[0] == keys[0]: //nolint:gocritic // the usual case, and no NaN
+		few[0] = watchers.Wait[K]{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.seed, keys[0])}
+		return few[:1], nil
 	case n == 0:
 		return nil, p.refusal(ErrNoKeys, "an operation needs a key, under which a check finds it")
 	case n > operation.MaxKeys:
@@ -209,18 +200,14 @@ func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[
 	case n > len(few):
 		few = make([]watchers.Wait[K], n)
 	}
-	waits, seed := few[:n], p.watchers.Seed()
+	waits := p.hashed(few[:0], keys)
+	for _, k := range at {
+		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: maphash.Comparable(p.seed, k.Key)})
+	}
 	for i := range waits {
-		w := &waits[i]
-		if w.Position = AnyPosition; i < len(keys) {
-			w.Key = keys[i]
-		} else {
-			w.Key, w.Position = at[i-len(keys)].Key, at[i-len(keys)].Position
+		if key := waits[i].Key; key != key { //nolint:gocritic // as a NaN is
+			return nil, p.refusal(ErrNoKeys, "key %s is not equal to itself, so that no check would find it", observe.Key(key))
 		}
-		if w.Key != w.Key { //nolint:gocritic // as a NaN is
-			return nil, p.refusal(ErrNoKeys, "key %s is not equal to itself, so that no check would find it", observe.Key(w.Key))
-		}
-		w.Hash = maphash.Comparable(seed, w.Key)
 	}
 	return waits, nil
 }

@@ -1,6 +1,8 @@
 package purgatory
 
 import (
+	"hash/maphash"
+
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/internal/workers"
@@ -22,9 +24,9 @@ type crew[K comparable] struct {
 
 // handed is an operation that has ended, and whose callbacks a worker is to run.
 type handed[K comparable] struct {
-	m     *machine.Machine
-	shard *watchers.Shard[K]
-	key   K
+	m    *machine.Machine
+	key  K // under which it has ended
+	hash uint64
 }
 
 func (c *crew[K]) hand(h handed[K]) {
@@ -32,20 +34,6 @@ func (c *crew[K]) hand(h handed[K]) {
 	c.handed.ops = append(c.handed.ops, h)
 	c.handed.Unlock()
 	c.pool.Kick()
-}
-
-// takeHanded takes one operation: so a callback that blocks holds up no other.
-func (c *crew[K]) takeHanded() (h handed[K], ok bool) {
-	c.handed.Lock()
-	defer c.handed.Unlock()
-	if len(c.handed.ops) == 0 {
-		return h, false
-	}
-	h, c.handed.ops[0] = c.handed.ops[0], h
-	if c.handed.ops = c.handed.ops[1:]; len(c.handed.ops) == 0 {
-		c.handed.ops = nil
-	}
-	return h, true
 }
 
 func (c *crew[K]) Queued() bool {
@@ -70,38 +58,45 @@ func (c *crew[K]) Work() bool {
 	return c.workSignal() || c.workHanded()
 }
 
+// workHanded takes one operation: so a callback that blocks holds up no other.
 func (c *crew[K]) workHanded() (found bool) {
-	h, found := c.takeHanded()
-	if found {
-		c.pool.KickIfQueued() // the callbacks may block this worker
-		e := ending[K]{p: c.p, shard: h.shard, key: h.key, first: h.m}
-		e.run()
+	c.handed.Lock()
+	if len(c.handed.ops) == 0 {
+		c.handed.ops = nil // which was the end of an array
+		c.handed.Unlock()
+		return false
 	}
-	return found
+	h := c.handed.ops[0]
+	c.handed.ops[0], c.handed.ops = handed[K]{}, c.handed.ops[1:]
+	c.handed.Unlock()
+	c.pool.KickIfQueued() // the callbacks may block this worker
+	e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.key, h.hash, h.m), first: h.m}
+	e.run()
+	return true
 }
 
 func (c *crew[K]) workSignal() (found bool) {
-	var w walk[K]
-	key, n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
+	w := walk[K]{batch: ending[K]{p: c.p}}
+	n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
 	if !ok {
 		return c.p.watchers.Signalled() // another worker was faster: there may be another key
 	}
 	c.pool.KickIfQueued() // the callbacks may block this worker
 	if w.n = n; n > 0 {
-		w.begun(c.p, key)
+		w.run()
 	}
 	return true
 }
 
-// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks. It marks each of
-// keys and returns; workers check the keys and run the callbacks. Signals of a key that come before its check begins
-// make one check; one that comes during the check makes it begin anew. None is lost.
+// Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks: workers check keys
+// and run the callbacks. Signals of a key that come before its check begins make one check; one that comes during the
+// check makes it begin anew. None is lost.
 //
 // Signal does not block, and calls no code of yours but a key's hash and equality, so it may be called under any lock.
 // With one key it does not allocate.
 func (p *Purgatory[K]) Signal(keys ...K) {
 	if len(keys) == 1 {
-		p.signal(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		p.signal(keys[0], p.hash(keys[0]), EveryPosition)
 		return
 	}
 	var few [fewKeys]watchers.Wait[K]
@@ -110,11 +105,13 @@ func (p *Purgatory[K]) Signal(keys ...K) {
 	}
 }
 
-// hashed appends keys, with their hashes, to all: a callback may write to the slice that the caller has passed. It panics
-// for a key that cannot be hashed, before a check or a signal of any.
+func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, key) }
+
+// hashed appends keys, with their hashes, to all: a callback may write to the caller's slice. It panics for a key that
+// cannot be hashed, before a check or a signal of any.
 func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[K] {
 	for _, key := range keys {
-		all = append(all, watchers.Wait[K]{Key: key, Hash: p.watchers.Hash(key)})
+		all = append(all, watchers.Wait[K]{Key: key, Position: AnyPosition, Hash: maphash.Comparable(p.seed, key)})
 	}
 	return all
 }
@@ -122,13 +119,12 @@ func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[
 // SignalUpTo is [Purgatory.Signal] for [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for
 // key. Several signals of a key make one check up to the highest of their positions.
 func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	return p.signal(key, p.watchers.Hash(key), position)
+	return p.signal(key, p.hash(key), position)
 }
 
 func (p *Purgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, true)
 	}
-	s := p.watchers.Used(hash)
-	return s != nil && s.Signal(key, hash, upTo)
+	return p.watchers.Used(hash) && p.watchers.Signal(key, hash, upTo)
 }

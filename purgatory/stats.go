@@ -13,9 +13,8 @@ import (
 // evaluate it.
 type Histogram = stats.Histogram
 
-// Stats is a snapshot of a purgatory's counters and gauges. Counters never decrease. While no operation comes or goes,
-// Accepted is the sum of Pending and the five outcomes; otherwise the fields may differ by what comes and goes while
-// Stats reads them.
+// Stats is a snapshot of a purgatory's counters and gauges. Counters never decrease. Accepted is the sum of Pending and
+// the five outcomes, but for what comes and goes while Stats reads them.
 type Stats struct {
 	Pending  int64 // operations that have been accepted and have not ended
 	Watched  int64 // entries in watcher lists: an operation has one for each key
@@ -44,8 +43,8 @@ type Stats struct {
 
 	Running int64 // goroutines that check keys or run callbacks, once for each level of nested calls
 	// BlockedFor is for how long, at least, a callback or a check's TryComplete has been running: something blocks it. The
-	// callbacks of what one call ends count as one, and so do eight tries. It counts from when a sweep of the reaper, five
-	// a second, or a call of Stats has found it running. A stall of the reaper does not count. [Inspection] names it.
+	// callbacks of what one call ends count as one, and so do eight tries. It counts from when the reaper, which looks five
+	// times a second, or Stats has found it running, and without stalls of the reaper. [Inspection] names it.
 	BlockedFor time.Duration
 
 	// Due is how many entries of the timer, at least, have expired and wait for a worker, and OldestDue for how long the
@@ -74,22 +73,22 @@ func (p *Purgatory[K]) Stats() Stats {
 	t := p.watchers.Totals(waited)
 	s := Stats{
 		Pending:        t.Pending(),
-		Accepted:       t.Accepted + t.Met,
+		Accepted:       t.Accepted,
 		Watched:        int64(t.Watched),
 		Keys:           int64(t.Keys),
-		Stale:          int64(p.watchers.Stale()),
-		Satisfied:      t.Counts[machine.Satisfied] + t.Met,
-		Forced:         t.Counts[machine.Forced],
-		Expired:        t.Counts[machine.Expired],
-		Cancelled:      t.Counts[machine.Cancelled],
-		Closed:         t.Counts[machine.Closed],
+		Stale:          int64(t.Stale),
+		Satisfied:      t.Ended[machine.Satisfied],
+		Forced:         t.Ended[machine.Forced],
+		Expired:        t.Ended[machine.Expired],
+		Cancelled:      t.Ended[machine.Cancelled],
+		Closed:         t.Ended[machine.Closed],
 		RejectedClosed: p.refused.closed.Load(),
 		RejectedFull:   p.refused.full.Load(),
 		RejectedInput:  p.refused.input.Load(),
 		Checks:         t.Checks,
 		WastedChecks:   t.Wasted,
 		Signals:        t.Signals,
-		Purged:         p.purged.Load(),
+		Purged:         t.Purged,
 		Panics:         p.records.Panics(),
 		Unchecked:      t.Unchecked,
 		GaveUp:         p.gaveUp.Load(),

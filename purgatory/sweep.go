@@ -24,10 +24,10 @@ func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 	return expired
 }
 
-// sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired
-// operations that wait. stalled says that the reaper has stalled: so long, nothing has run.
+// sweep is the second job of the reaper: it purges, and looks for methods that do not return, and for expired operations
+// that wait. While the reaper has stalled, nothing has run.
 func (p *Purgatory[K]) sweep(stalled bool) {
-	p.purge()
+	p.watchers.Purge()
 	now := p.timer.Now()
 	since := now - time.Duration(p.looked.Load())
 	if !stalled && since < lookInterval {
@@ -57,8 +57,6 @@ const (
 	stuckAfter   = 2 * time.Second        // see EventStuck
 	lateAfter    = time.Second            // see EventLate
 )
-
-func (p *Purgatory[K]) purge() { p.purged.Add(int64(p.watchers.Purge())) }
 
 // reap returns the function that the reaper calls after each AdvanceClock. It sweeps, and takes it for a stall if more
 // than twice the reap interval has passed since the last time, and 100 ms more than it.

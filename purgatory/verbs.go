@@ -2,6 +2,7 @@ package purgatory
 
 import (
 	"context"
+	"hash/maphash"
 	"iter"
 	"math"
 	"time"
@@ -12,19 +13,18 @@ import (
 	"github.com/delayedop/purgatory/watchers"
 )
 
-// KeyPosition is a key with the position that an operation waits for, as an offset in a log or a commit index:
-// CheckAndCompleteUpTo(key, p) tries it if Position is at most p. A position is an end: if a log's high watermark is
-// the end of what is replicated, the record at offset waits for offset+1. One that is too high completes the operation
-// late.
+// KeyPosition is a key with the position that an operation waits for, as a commit index: CheckAndCompleteUpTo(key, p)
+// tries it if Position is at most p. A position is an end: if a log's high watermark is the end of what is replicated,
+// the record at offset waits for offset+1. One that is too high completes the operation late.
 type KeyPosition[K comparable] struct {
 	Key      K
 	Position int64
 }
 
-// AnyPosition is the position of an operation that waits for none: every check of the key tries it.
+// AnyPosition is that of an operation that waits for none: every check of the key tries it.
 const AnyPosition int64 = math.MinInt64
 
-// EveryPosition is the highest position: a check up to it tries every operation that waits for the key.
+// EveryPosition is the highest: a check up to it tries every operation of the key.
 const EveryPosition int64 = math.MaxInt64
 
 // NoTimeout is a timeout that does not pass.
@@ -34,9 +34,8 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // is, a method of the purgatory ends op, or timeout has passed. It does not block.
 //
 // If err is nil, op was accepted and ends exactly once. completed reports whether this call has ended op; OnComplete
-// has then run on this goroutine, unless the stack is over 400 frames deep. If err is not nil, op was refused and has
-// no callback, but TryComplete may have run, and may have returned true. An operation is used once, also one that was
-// refused.
+// has then run on this goroutine, unless the stack is over 400 frames deep. Otherwise op was refused and has no
+// callback, but TryComplete may have run, and returned true. An operation is used once, also one that was refused.
 //
 // TryComplete runs before op is watched, and once more afterwards, for a change in between. A check that comes
 // meanwhile causes another try, up to eight in a row; then a worker makes the next one. keys are copied before
@@ -53,6 +52,11 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *Purgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {
+	if len(keys) == 1 && keys[0] == keys[0] { //nolint:gocritic // the usual case, and no NaN
+		r := registration[K]{p: p, op: op, timeout: timeout}
+		one := [1]watchers.Wait[K]{{Key: keys[0], Position: AnyPosition, Hash: maphash.Comparable(p.seed, keys[0])}}
+		return r.enroll(one[:], false)
+	}
 	return p.submit(op, timeout, keys, nil)
 }
 
@@ -68,15 +72,14 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 //
 // It tries the operations of a key in the order in which they were registered; those that wait for a position come
 // after the others, in order of position. Callbacks run on this goroutine, after up to 128 operations of a key have
-// been tried, with no lock of the purgatory held. If you hold a lock that an operation's method takes, use
-// [Purgatory.Signal].
+// been tried. If you hold a lock that an operation's method takes, use [Purgatory.Signal].
 //
-// One goroutine at a time tries the operations of a key. Beside another one, CheckAndComplete leaves a mark, counts
-// none of them, and may return before they are tried: that goroutine goes over the key once more, or a worker does. So
-// it is for a key that is checked inside a TryComplete of its own.
+// One goroutine at a time tries the operations of a key. Beside another one, as inside a TryComplete of the key,
+// CheckAndComplete leaves a mark, counts none of them, and may return before they are tried: that goroutine goes over
+// the key once more, or a worker does.
 func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
-		return p.check(keys[0], p.watchers.Hash(keys[0]), EveryPosition)
+		return p.check(keys[0], p.hash(keys[0]), EveryPosition)
 	}
 	var few [fewKeys]watchers.Wait[K]
 	all := p.hashed(few[:0], keys)
@@ -101,15 +104,14 @@ func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 // CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position: it does not try
 // those that wait for a higher one, and its cost does not depend on how many these are.
 func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.watchers.Hash(key), position)
+	return p.check(key, p.hash(key), position)
 }
 
 // ForceComplete ends op as forced, and reports whether this call has. Use it to answer early with what there is, and
 // Cancel for a failure. The callbacks run on this goroutine. It does not block.
 //
 // It returns false if op has ended, was not accepted, or belongs to another purgatory; and if another goroutine is
-// trying op at this moment, which then ends op as forced, unless its try returns true or another end was asked for
-// before.
+// trying op, which then ends it as forced, unless its try returns true or another end was asked for before.
 func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 	return p.endNow(op, machine.Forced, nil)
 }
@@ -135,13 +137,13 @@ func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *
 }
 
 // CancelForKey ends every operation that waits for key as cancelled with cause, which may be nil, and returns how many
-// it has ended. It claims all of them first, and then runs the callbacks on this goroutine. One that another goroutine
-// is trying at this moment is cancelled by that goroutine, unless the try returns true. It does not block.
+// it has ended. It claims all of them, and then runs the callbacks on this goroutine. One that another goroutine is
+// trying is cancelled by that goroutine, unless the try returns true. It does not block.
 //
 // What is registered later waits: if requests for key have become pointless, change the state first, have conditions
 // return true in that state too, and then call CancelForKey.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
-	hash := p.watchers.Hash(key)
+	hash := p.hash(key)
 	if p.watchers.Waiting(key, hash) == 0 {
 		return 0
 	}
@@ -150,24 +152,21 @@ func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 }
 
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it has: op does not expire
-// before, but may for some time after the old deadline, where no clock has come by yet. It returns false if op has
-// ended, is expiring, is still being registered, or belongs to another purgatory. It runs no callback and does not
-// block.
-//
-// A later deadline, as with a heartbeat, costs one reading of the clock and one lock. With a timeout of zero or less
-// op expires at once.
+// before. It may succeed for some time after the old deadline, where no clock has come by yet. It returns false if op
+// has ended, is expiring, is still being registered, or belongs to another purgatory. It runs no callback and does not
+// block. With a timeout of zero or less op expires at once.
 func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) bool {
 	m := machine.Of(op)
 	if !m.AcceptedBy(p.id) {
 		return false
 	}
-	deadline := timer.Deadline(p.now(), timeout)
+	deadline := timer.Deadline(p.entries.Here(), timeout)
 	p.startReaper()
 	return p.entries.Extend(entryOf(m), deadline)
 }
 
-// Keys returns an iterator over the keys that operations wait for, in no order; one that comes or goes during the loop
-// may be missing. It holds no lock while the loop's body runs, which may call any method.
+// Keys returns an iterator over the keys that operations wait for, in no order; one that comes or goes meanwhile may be
+// missing. The loop's body may call any method.
 func (p *Purgatory[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for k := range p.watchers.Each(0) {
@@ -180,18 +179,18 @@ func (p *Purgatory[K]) Keys() iter.Seq[K] {
 
 // Waiting returns how many operations wait for key. It costs a lookup under a lock.
 func (p *Purgatory[K]) Waiting(key K) int {
-	return p.watchers.Waiting(key, p.watchers.Hash(key))
+	return p.watchers.Waiting(key, p.hash(key))
 }
 
 // Timer returns the purgatory's timer, for tasks on its clock, and starts the reaper that drives it.
 func (p *Purgatory[K]) Timer() timer.Timer {
-	p.now() // beyond a bubble's border no reaper must start
+	p.entries.Here() // beyond a bubble's border no reaper must start
 	p.startReaper()
 	return p.timer
 }
 
-// Waited returns how long op has been waiting since its registration, for a callback of op. It returns 0 if op did not
-// have to wait, or belongs to another purgatory.
+// Waited returns for how long op has waited, for a callback of op; 0 if it did not have to, or belongs to another
+// purgatory.
 func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
 	if m := machine.Of(op); m.Owner() == p.id && m.Start() >= 0 {
 		return p.timer.Now() - m.Start()

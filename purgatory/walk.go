@@ -13,10 +13,10 @@ const (
 	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
 	// groupSize is how many operations a walk reads in one hold of the shard's lock: 0.2 µs each where they are in no
-	// cache, and a goroutine that waits for a mutex spins for 2.5 µs before it sleeps.
+	// cache. Who waits for a mutex sleeps after 2.5 µs.
 	groupSize = 8
-	// maxInRow bounds how often a holder tries one operation in a row, which an operation whose TryComplete checks its own
-	// key would have it do for ever. Then another walk tries it.
+	// maxInRow bounds how often a holder tries one operation in a row: one whose TryComplete checks its own key asks for
+	// that for ever. Then another walk tries it.
 	maxInRow = 8
 )
 
@@ -39,25 +39,20 @@ func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
 	if h := p.cfg.hook; h != nil {
 		h.Called(key, upTo, false)
 	}
-	s := p.watchers.Used(hash)
-	if s == nil {
+	if !p.watchers.Used(hash) {
 		return 0
 	}
-	var w walk[K]
-	if w.n = s.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
-		w.begun(p, key)
+	w := walk[K]{batch: ending[K]{p: p}}
+	if w.n = p.watchers.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
+		w.run()
 	}
 	return w.ended
 }
 
-func (w *walk[K]) begun(p *Purgatory[K], key K) {
-	w.batch.p, w.batch.shard, w.batch.key, w.batch.visit, w.batch.ofWalk = p, w.Shard(), key, w.Visit(), true
-	w.run()
-}
-
 // run takes the walk from where it stands to its end, also if user code calls runtime.Goexit.
 func (w *walk[K]) run() {
-	p, key, over := w.batch.p, w.batch.key, false
+	w.batch.visit = w.Visit
+	p, key, over := w.batch.p, w.Visit.Key, false
 	p.walks(1, key)
 	defer func() {
 		p.walks(-1, key)
@@ -66,26 +61,25 @@ func (w *walk[K]) run() {
 		}
 	}()
 	var yielded time.Time // see sched.GiveWay
-	for w.n > 0 || w.resume() {
-		for !w.visit() {
-		}
-		ops, full := w.ops[:w.ends], w.batch.n+w.ends > batchSize-groupSize
-		w.n, w.at = w.Next(ops, w.tries, w.group[:], full), 0
-		w.tries, w.ends = 0, 0
-		w.ended += len(ops)
-		p.entries.CancelAll(entriesOf(ops))
-		w.batch.settle(ops, nil)
-		for i := range ops {
-			ops[i] = nil // a callback may block: it must not keep them in memory
-		}
-		if w.n > 0 {
-			continue
+	for on := true; on; on = w.n > 0 {
+		for w.n > 0 {
+			for !w.visit() {
+			}
+			ops, full := w.ops[:w.ends], w.batch.n+w.ends > batchSize-groupSize
+			w.n, w.at = w.Next(ops, w.tries, w.group[:], full), 0
+			w.tries, w.ends = 0, 0
+			w.ended += len(ops)
+			p.entries.CancelAll(entriesOf(ops))
+			w.batch.settle(ops, nil)
+			clear(ops) // a callback may block: it must not keep them in memory
 		}
 		w.group = [groupSize]*machine.Machine{}
-		w.batch.run()
-		if full { // the goroutines that a herd of waits wakes run before more become runnable
+		w.batch.answerAll()
+		if w.batch.n > batchSize-groupSize { // the goroutines that a herd of waits wakes run before more become runnable
 			yielded = sched.GiveWay(yielded)
 		}
+		w.batch.n = 0
+		w.n, w.at = w.Resume(w.group[:]), 0
 	}
 	over = true
 }
@@ -99,7 +93,7 @@ func (w *walk[K]) visit() (over bool) {
 			return
 		}
 		if v := recover(); v != nil {
-			w.batch.p.records.Panic(v, m.Operation(), "TryComplete", w.batch.key)
+			w.batch.p.records.Panic(v, m.Operation(), "TryComplete", w.Visit.Key)
 		}
 		if w.batch.p.release(m) {
 			w.ops[w.ends] = m
@@ -107,25 +101,18 @@ func (w *walk[K]) visit() (over bool) {
 		}
 	}()
 	for w.at < w.n {
-		m = w.group[w.at%groupSize]
+		m = w.group[uint(w.at)%groupSize]
 		w.at++
 		if !m.Acquire() {
 			continue // its holder tries it again
 		}
 		w.tries++
 		if m.Try() || !m.ReleaseUnmarked() && w.batch.p.letGo(m) {
-			w.ops[w.ends%groupSize] = m
+			w.ops[uint(w.ends)%groupSize] = m
 			w.ends++
 		}
 	}
 	return true
-}
-
-func (w *walk[K]) resume() bool {
-	answered := w.batch.answered
-	w.batch.n, w.batch.answered = 0, 0
-	w.n, w.at = w.Resume(answered, w.group[:]), 0
-	return w.n > 0
 }
 
 func (p *Purgatory[K]) walks(n int, key K) {
@@ -134,8 +121,8 @@ func (p *Purgatory[K]) walks(n int, key K) {
 	}
 }
 
-// letGo releases m, which has said no, or tries it again as often as others have asked for that meanwhile. It reports
-// whether the caller, its holder, has to end m.
+// letGo releases m, which has said no, or tries it again when others have asked for that. It reports whether its holder
+// has to end m.
 func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)
@@ -152,10 +139,10 @@ func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 // release releases m, which its holder will not try again: if others have asked for a try, a walk makes it. It reports
 // whether the holder has to end m, because of a wish.
 func (p *Purgatory[K]) release(m *machine.Machine) (end bool) {
-	key, hash, s := watchers.FirstKey[K](m) // while it is held: afterwards another goroutine may end it
+	first := watchers.Waits[K](m)[0] // while it is held: afterwards another goroutine may end it
 	end, again := m.Release(false)
 	if again {
-		s.Signal(key, hash, EveryPosition)
+		p.watchers.Signal(first.Key, first.Hash, EveryPosition)
 	}
 	return end
 }

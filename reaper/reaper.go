@@ -7,13 +7,6 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Clock is what a reaper advances: a timer, for instance.
-type Clock interface {
-	// AdvanceClockUntil waits until something expires, but no longer than d, and
-	// expires it. It returns when stop is closed. The result is ignored.
-	AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool
-}
-
 // ExpirationReaper is a running reaper. It is safe for concurrent use.
 type ExpirationReaper struct {
 	stopped sched.Bool
@@ -21,14 +14,15 @@ type ExpirationReaper struct {
 	ended   chan struct{} // closed when the goroutine ends
 }
 
-// Start starts a goroutine that calls clock.AdvanceClockUntil with interval and then sweep,
-// in a loop, until [ExpirationReaper.Stop]. Neither may panic: without the reaper no timeout would expire.
-func Start(clock Clock, interval time.Duration, sweep func()) *ExpirationReaper {
+// Start starts a goroutine that calls advance, a timer's AdvanceClockUntil, with interval and then sweep, in a loop, until
+// [ExpirationReaper.Stop]. Neither may panic: without the reaper no timeout would expire. advance returns when the channel
+// that it gets is closed.
+func Start(advance func(stop <-chan struct{}, d time.Duration) bool, interval time.Duration, sweep func()) *ExpirationReaper {
 	r := &ExpirationReaper{stop: make(chan struct{}), ended: make(chan struct{})}
 	sched.Go(func() {
 		defer close(r.ended)
 		for !r.stopped.Load() {
-			clock.AdvanceClockUntil(r.stop, interval)
+			advance(r.stop, interval)
 			sweep()
 		}
 	})

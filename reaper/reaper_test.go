@@ -15,27 +15,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
 
-// clock is a Clock that does what f does.
-type clock func(stop <-chan struct{}, d time.Duration)
-
-func (f clock) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
-	f(stop, d)
-	return false
-}
-
 // The clock and the sweep take turns until Stop, and the sweep has the last one.
 func TestTheReaperAdvancesAndSweepsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var did []string
 		var r *ExpirationReaper
 		made := make(chan struct{})
-		r = Start(clock(func(_ <-chan struct{}, d time.Duration) {
+		r = Start(func(_ <-chan struct{}, d time.Duration) bool {
 			<-made
 			assert.Equal(t, time.Minute, d)
 			if did = append(did, "clock"); len(did) == 5 {
 				r.Stop()
 			}
-		}), time.Minute, func() { did = append(did, "sweep") })
+			return false
+		}, time.Minute, func() { did = append(did, "sweep") })
 		close(made)
 		synctest.Wait()
 		assert.True(t, r.Ended())
@@ -48,10 +41,11 @@ func TestTheReaperAdvancesAndSweepsInTurn(t *testing.T) {
 func TestStopDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
-		r := Start(clock(func(stop <-chan struct{}, _ time.Duration) {
+		r := Start(func(stop <-chan struct{}, _ time.Duration) bool {
 			<-stop
 			<-leave
-		}), time.Hour, func() {})
+			return false
+		}, time.Hour, func() {})
 		synctest.Wait()
 		assert.False(t, r.Ended(), "it runs")
 		r.Stop()
@@ -71,10 +65,10 @@ func TestStopDoesNotWaitOutAnInterval(t *testing.T) {
 		require.NoError(t, err)
 		defer clock.Stop()
 		began := time.Now()
-		first := Start(clock, time.Hour, func() {})
+		first := Start(clock.AdvanceClockUntil, time.Hour, func() {})
 		synctest.Wait()
-		second := Start(clock, time.Hour, func() {})
-		third := Start(clock, time.Hour, func() {})
+		second := Start(clock.AdvanceClockUntil, time.Hour, func() {})
+		third := Start(clock.AdvanceClockUntil, time.Hour, func() {})
 		synctest.Wait()
 
 		for name, r := range map[string]*ExpirationReaper{"it waited for its turn": second, "it drove": first} {

@@ -97,9 +97,7 @@ func (c *config) configure(shards int, opts []Option) error {
 	c.rule(c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)")
 	c.rule(c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)")
 	if c.panicked == nil {
-		records := new(observe.Records)
-		records.Init("timer", nil, nil)
-		c.panicked = records.Panicked
+		c.panicked = (&observe.Records{Purgatory: "timer"}).Panicked
 	}
 	return c.err
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // A map that is closed accepts no operation in any shard, also in those that are used for the first
@@ -13,26 +14,26 @@ import (
 // finds these.
 func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	const shards = 8
-	w := New(Config[int]{Kick: func() {}, Shards: shards})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: shards})
 	wait := func(shard uint64) *Wait[int] { return &Wait[int]{int(shard), anyPosition, shard} }
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later
 		m := newOp(2)
-		assert.True(t, w.Shard(i).Watch(m, m.First(), wait(i)))
+		assert.True(t, w.Watch(m, m.First(), wait(i)))
 		accepted = append(accepted, m)
 	}
-	assert.True(t, pass(w.Shard(0), machine.Satisfied))
-	w.Close()
+	assert.True(t, pass(w.shard(0)))
+	w.config.Closed.Store(true)
 	for i := range uint64(shards) {
 		m := newOp(2)
-		assert.False(t, w.Shard(i).Watch(m, m.First(), wait(i)), "shard %d", i)
-		assert.False(t, pass(w.Shard(i), machine.Satisfied), "shard %d", i)
+		assert.False(t, w.Watch(m, m.First(), wait(i)), "shard %d", i)
+		assert.False(t, pass(w.shard(i)), "shard %d", i)
 	}
 	sum := totals(w)
 	assert.Equal(t, []int{shards / 2, shards / 2}, []int{sum.Watched, sum.Keys}, "a refusal leaves no key")
 	for i, m := range accepted {
 		at := uint64(shards - 1 - i)
-		assert.True(t, w.Shard(at).Watch(m, &m.MakeExtra()[0], wait(at)))
+		assert.True(t, w.Watch(m, &m.MakeExtra()[0], wait(at)))
 	}
 	total := totals(w)
 	found := map[*machine.Machine]int{}

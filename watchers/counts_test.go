@@ -16,24 +16,24 @@ func TestTotalsAreSumsOfShardsThatDiffer(t *testing.T) {
 	wait(t, w, a)
 	wait(t, w, b)
 	for key, n := range map[int]int64{a: 3, b: 5} {
-		s, hash := w.Shard(w.Hash(key)), w.Hash(key)
+		hash := w.Hash(key)
 		for range n {
-			s.Signal(key, hash, everyPosition)
-			s.Met()
+			w.Signal(key, hash, everyPosition)
+			w.Early(hash, machine.Satisfied)
 		}
 		var walk Walk[int]
 		begin(w, &walk, key, everyPosition, 8)
 		walk.Next(nil, int(10*n), nil, false)
 	}
-	w.Shard(w.Hash(a)).Signal(-1, w.Hash(a), everyPosition) // nobody waits for it
-	want := Totals{Accepted: 3, Keys: 2, Watched: 3, Met: 8, Checks: 80, Wasted: 80, Signals: 9, Inside: 2}
+	w.Signal(-1, w.Hash(a), everyPosition) // nobody waits for it
+	want := Totals{Accepted: 11, Ended: ended{machine.Satisfied: 8}, Answered: 8, Keys: 2, Watched: 3, Checks: 80, Wasted: 80, Signals: 9, Inside: 2}
 	assert.Equal(t, want, totals(w))
 }
 
 // A shard for which no operation has waited yet has no keys to walk over.
 func TestAnUnusedShardHasNoKeys(t *testing.T) {
-	s := newMap(0).Shard(0)
-	require.True(t, pass(s, machine.Satisfied))
+	s := newMap(0).shard(0)
+	require.True(t, pass(s))
 	for k := range s.all.Each(0) {
 		assert.Fail(t, "a key", "%v", k)
 	}
@@ -45,18 +45,18 @@ func TestTotalsAreRightAcrossShards(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
 	first, second := wait(t, w, a, b), wait(t, w, b)
-	require.True(t, pass(w.Shard(w.Hash(a)), machine.Forced), "one that did not wait")
+	w.Early(w.Hash(a), machine.Forced)
 	got := totals(w)
 	assert.EqualValues(t, 2, got.Pending())
 	assert.EqualValues(t, 3, got.Accepted)
-	assert.Equal(t, Counts{machine.Forced: 1}, got.Counts)
+	assert.Equal(t, ended{machine.Forced: 1}, got.Ended)
 	end(w, b, first)
 	end(w, b, ending(second, machine.Cancelled))
 	got = totals(w)
 	assert.Zero(t, got.Pending())
 	assert.EqualValues(t, 3, got.Accepted)
-	assert.Equal(t, Counts{machine.Forced: 1, machine.Satisfied: 1, machine.Cancelled: 1}, got.Counts)
+	assert.Equal(t, ended{machine.Forced: 1, machine.Satisfied: 1, machine.Cancelled: 1}, got.Ended)
 	assert.Zero(t, got.Watched)
-	negative := Totals{Counts: Counts{machine.Forced: 1}}
+	negative := Totals{Ended: ended{machine.Forced: 1}}
 	assert.Zero(t, negative.Pending(), "read while operations came and went")
 }

@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"hash/maphash"
 	"math"
 	"slices"
 	"testing"
@@ -8,9 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 const everyPosition = math.MaxInt64
+
+// ended is a number of operations for each outcome.
+type ended = [machine.NumOutcomes]int64
+
+var seed = maphash.MakeSeed()
+
+// Hash is what a purgatory does with a key.
+func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(seed, key) }
 
 // waiter is an operation that is not in a purgatory.
 type waiter struct{ machine.Core }
@@ -21,7 +31,7 @@ func (*waiter) OnExpiration()     {}
 
 // newMap returns a map of eight shards.
 func newMap(staleLimit int) *Watchers[int] {
-	return New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
+	return New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
 }
 
 // newOp returns a new operation for this many keys, which the caller holds.
@@ -53,11 +63,11 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
 	t.Helper()
 	m := newOp(len(waits))
-	require.True(t, w.Shard(waits[0].Hash).Watch(m, m.First(), &waits[0]))
+	require.True(t, w.Watch(m, m.First(), &waits[0]))
 	if len(waits) > 1 {
 		extra := m.MakeExtra()
 		for i := range extra {
-			require.True(t, w.Shard(waits[1+i].Hash).Watch(m, &extra[i], &waits[1+i]))
+			require.True(t, w.Watch(m, &extra[i], &waits[1+i]))
 		}
 	}
 	return m
@@ -65,19 +75,17 @@ func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
 
 // end ends machines, which the caller holds, as satisfied in the shard of key.
 func end(w *Watchers[int], key int, machines ...*machine.Machine) {
-	s := w.Shard(w.Hash(key))
+	s := w.shard(w.Hash(key))
 	s.lock()
 	s.leaveLocked(machines)
-	s.unlock()
+	s.mu.Unlock()
+	leaveOthers[int](machines, true)
 	settle(machines...)
 }
 
-// settle is what an ending does with operations that have left the lists of one shard.
+// settle is what an ending does with operations that have left their lists.
 func settle(machines ...*machine.Machine) {
 	for _, m := range machines {
-		if m.Extra() != nil {
-			LeaveOthers[int](m)
-		}
 		m.Settle(nil)
 	}
 }
@@ -106,13 +114,32 @@ func twoKeys(w *Watchers[int]) (a, b int) {
 
 func totals(w *Watchers[int]) (t Totals) { return w.Totals(nil) }
 
+// exit ends a visit, when the callbacks of so many operations have run.
+func exit(v *Visit[int], answered int) {
+	v.Answered = answered
+	v.Exit()
+}
+
 // inside returns how many goroutines are inside of shards.
 func inside(w *Watchers[int]) int { return totals(w).Inside }
 
-// pass has an operation that need not wait end with o, and reports whether it may.
-func pass(s *Shard[int], o machine.Outcome) (ok bool) {
-	_, ok = s.Pass(o, 0, nil)
-	return ok
+// index returns a hash of the keys of s.
+func (s *shard[K]) index() uint64 {
+	for i := range s.all.slots {
+		if s.all.slots[i].Load() == s {
+			return uint64(i)
+		}
+	}
+	panic("a shard of another map")
+}
+
+// pass has an operation that need not wait end, and reports whether it may.
+func pass(s *shard[int]) (ok bool) {
+	v := s.all.Pass(&Wait[int]{Hash: s.index()}, newOp(1))
+	if v != nil {
+		exit(v, 1)
+	}
+	return v != nil
 }
 
 // operationsOf returns the operations of key.
@@ -127,8 +154,11 @@ func operationsOf(w *Watchers[int], key int) (machines []*machine.Machine) {
 
 // begin begins a walk over key, which reads size operations at a time.
 func begin(w *Watchers[int], walk *Walk[int], key int, upTo int64, size int) []*machine.Machine {
+	if !w.Used(w.Hash(key)) {
+		return nil
+	}
 	out := make([]*machine.Machine, size)
-	return out[:w.Shard(w.Hash(key)).Begin(walk, key, w.Hash(key), upTo, out)]
+	return out[:w.Begin(walk, key, w.Hash(key), upTo, out)]
 }
 
 // next goes on with a walk, none of whose operations ends.

@@ -35,7 +35,7 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 				most := 0
 				for i := range c.leavers {
 					m := wait(t, w, a, b)
-					spawn(fmt.Sprint("leaver ", i), func() { end(w, a, m); most = max(most, w.Stale()) })
+					spawn(fmt.Sprint("leaver ", i), func() { end(w, a, m); most = max(most, int(w.stale.Load())) })
 				}
 				for i := range c.holders {
 					spawn(fmt.Sprint("holder ", i), func() { w.Waiting(b, w.Hash(b)) })
@@ -45,8 +45,8 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 				}
 				return func() error {
 					w.Purge()
-					if sum := totals(w); sum.Watched+sum.Keys+w.Stale() > 0 || most > c.limit {
-						return fmt.Errorf("%d watches on %d keys are linked, %d are stale, %d were", sum.Watched, sum.Keys, w.Stale(), most)
+					if sum := totals(w); sum.Watched+sum.Keys+int(w.stale.Load()) > 0 || most > c.limit {
+						return fmt.Errorf("%d watches on %d keys are linked, %d are stale, %d were", sum.Watched, sum.Keys, int(w.stale.Load()), most)
 					}
 					return nil
 				}
@@ -60,9 +60,9 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		exploreAll(t, 3, func(spawn func(string, func())) func() error {
-			w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 			a, b := twoKeys(w)
-			s, at := w.Shard(w.Hash(b)), &Wait[int]{b, anyPosition, w.Hash(b)}
+			at := &Wait[int]{b, anyPosition, w.Hash(b)}
 			gone := false
 			if leaves {
 				m := wait(t, w, a, b)
@@ -72,7 +72,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 			for i := range 2 {
 				spawn(fmt.Sprint("newcomer ", i), func() {
 					had := !leaves || gone
-					if m := newOp(1); s.Watch(m, m.First(), at) {
+					if m := newOp(1); w.Watch(m, m.First(), at) {
 						accepted++
 					} else if had {
 						refused = true
@@ -97,8 +97,8 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 	for _, c := range []scenario{{2, 0, 0, 0, 4}, {3, 0, 0, 0, 2}, {1, 1, 1, 0, 3}, {2, 1, 1, 0, 2}, {0, 2, 2, 0, 2}, {1, 0, 0, 1, 3}, {2, 0, 0, 1, 2}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			exploreAll(t, c.preemptions, func(spawn func(string, func())) func() error {
-				w := New(Config[int]{Kick: func() {}, Shards: 1})
-				s, hash := w.Shard(0), w.Hash(1)
+				w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+				hash := w.Hash(1)
 				state, trying, most := 0, 0, 0
 				seen := map[*machine.Machine]int{}
 				for _, at := range []int64{anyPosition, 3, 5} {
@@ -114,7 +114,7 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 					trying--
 				}
 				walk := func(x *Walk[int], n int, out []*machine.Machine) {
-					for ; n > 0; n = x.Resume(0, out) {
+					for ; n > 0; n = x.Resume(out) {
 						for n > 0 {
 							try(out[:n])
 							n = x.Next(nil, n, out, n == 1 && state%2 == 0)
@@ -132,20 +132,20 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 						change()
 						var x Walk[int]
 						o := out()
-						walk(&x, s.Begin(&x, 1, hash, everyPosition, o), o)
+						walk(&x, w.Begin(&x, 1, hash, everyPosition, o), o)
 					})
 				}
 				for i := range c.signals {
 					spawn(fmt.Sprint("signal ", i), func() {
 						change()
-						s.Signal(1, hash, everyPosition)
+						w.Signal(1, hash, everyPosition)
 					})
 				}
 				work := func() {
 					for w.Signalled() {
 						var x Walk[int]
 						o := out()
-						_, n, _ := w.BeginSignalled(&x, o)
+						n, _ := w.BeginSignalled(&x, o)
 						walk(&x, n, o)
 					}
 				}
@@ -155,7 +155,7 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 				for range c.claims {
 					spawn("claims", func() {
 						came := map[*machine.Machine]bool{}
-						s.Claim(1, hash, func(m *machine.Machine) bool { came[m] = true; return false }, out())
+						w.Claim(1, hash, func(m *machine.Machine) bool { came[m] = true; return false }, out())
 						if len(came) != len(seen) {
 							most = 100
 						}

@@ -4,9 +4,8 @@ package watchers
 
 import "github.com/delayedop/purgatory/internal/invariants"
 
-// assertLocked asserts that lists are linked, sorted and counted, and none is empty, whenever the lock of s is
-// released.
-func (s *Shard[K]) assertLocked() {
+// assertLocked asserts that lists are linked, sorted and counted, and none is empty, when the lock of s is taken.
+func (s *shard[K]) assertLocked() {
 	watched, keys := 0, 0
 	for b := 0; b < len(s.mu.keys.buckets) && s.mu.watched <= 64; b++ {
 		for l := s.mu.keys.buckets[b]; l != nil; l = l.chain {

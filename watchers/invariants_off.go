@@ -2,4 +2,4 @@
 
 package watchers
 
-func (*Shard[K]) assertLocked() {}
+func (*shard[K]) assertLocked() {}

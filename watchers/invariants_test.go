@@ -20,7 +20,7 @@ func checkInvariants(t testing.TB, w *Watchers[int]) {
 		require.Same(t, l, l.behind.ahead)
 		require.Same(t, l, l.ahead.behind)
 	}
-	for s := range w.Shards() {
+	for s := range w.shards() {
 		watched, lists := 0, map[*keyList[int]]bool{}
 		require.Equal(t, 1, bits.OnesCount(uint(len(s.mu.keys.buckets))), "buckets are a power of two")
 		for b, l := range s.mu.keys.buckets {
@@ -28,7 +28,7 @@ func checkInvariants(t testing.TB, w *Watchers[int]) {
 				require.False(t, lists[l], "a list twice in the table")
 				lists[l] = true
 				require.Equal(t, w.Hash(l.key), l.hash)
-				require.Same(t, s, w.Shard(l.hash))
+				require.Same(t, s, w.shard(l.hash))
 				require.Same(t, s, l.shard)
 				require.Equal(t, b, int(l.hash>>32)&(len(s.mu.keys.buckets)-1))
 				require.Same(t, l, s.mu.keys.find(l.key, l.hash), "one list for a key")
@@ -41,13 +41,9 @@ func checkInvariants(t testing.TB, w *Watchers[int]) {
 		require.Len(t, lists, int(s.mu.keys.len))
 		require.LessOrEqual(t, int(s.mu.keys.len), len(s.mu.keys.buckets))
 		require.Equal(t, watched, s.mu.watched)
-		used := 0
-		for p := &s.mu.place; p != nil; p = p.next {
-			if p.taken.Load() {
-				used++
-			}
+		for v := &s.mu.visit; v != nil; v = v.next {
+			require.Same(t, s, v.shard)
 		}
-		require.EqualValues(t, used, s.gate.Load()%(1<<insideBits), "each visit has a place")
 
 		free := 0
 		for l := s.mu.keys.free; l != nil; l = l.chain {
@@ -67,7 +63,7 @@ func checkInvariants(t testing.TB, w *Watchers[int]) {
 		}
 	}
 	require.Empty(t, queued, "a key that has left the map is queued")
-	require.Equal(t, stale, w.Stale())
+	require.Equal(t, stale, int(w.stale.Load()))
 	require.LessOrEqual(t, stale, w.config.StaleLimit)
 }
 

@@ -19,7 +19,7 @@ type Found[K comparable] struct {
 func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 	return func(yield func(Found[K]) bool) {
 		var all []Found[K]
-		for s := range w.Shards() {
+		for s := range w.shards() {
 			clear(all)
 			all = all[:0]
 			s.lock()
@@ -37,7 +37,7 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 					}
 				}
 			}
-			s.unlock()
+			s.mu.Unlock()
 			for _, f := range all {
 				if !yield(f) {
 					return
@@ -49,11 +49,11 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 
 // Waiting returns how many operations wait for key.
 func (w *Watchers[K]) Waiting(key K, hash uint64) int {
-	s := w.Used(hash)
+	s := w.used(hash)
 	if s == nil {
 		return 0
 	}
 	s.lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	return s.waitingLocked(key, hash)
 }

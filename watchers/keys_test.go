@@ -9,21 +9,22 @@ import (
 
 	"github.com/delayedop/purgatory/internal/entry"
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Each yields the keys of every shard once, while other goroutines may take each lock, and stops
 // when the loop does.
 func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
-	w := New[int](Config[int]{Kick: func() {}, Shards: 4})
+	w := New[int](Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4})
 	const keys = 3000
 	for key := range keys {
 		waitAt(t, w, key, anyPosition)
 	}
 	found := map[int]uint64{}
 	for k := range w.Each(0) {
-		for s := range w.Shards() {
+		for s := range w.shards() {
 			require.True(t, s.mu.TryLock())
-			s.unlock()
+			s.mu.Unlock()
 		}
 		require.NotContains(t, found, k.Key)
 		found[k.Key] = k.Hash
@@ -48,11 +49,11 @@ func TestEachYieldsTheFirstOfEachKey(t *testing.T) {
 	ended := wait(t, w, a, b)
 	waits := list(wait(t, w, b), waitAt(t, w, b, 5), waitAt(t, w, b, 6)) // a mark stands before the second
 	other := wait(t, w, a)
-	s := w.Shard(w.Hash(b))
+	s := w.shard(w.Hash(b))
 	s.lock()
 	end(w, a, ended)
-	s.unlock()
-	require.Equal(t, 1, w.Stale())
+	s.mu.Unlock()
+	require.Equal(t, 1, int(w.stale.Load()))
 	same(t, waits, operationsOf(w, b))
 	found := map[int]int{}
 	for f := range w.Each(2) {
@@ -67,7 +68,7 @@ func TestWaitingIsHowManyWait(t *testing.T) {
 	w := newMap(0)
 	hash := w.Hash(1)
 	assert.Zero(t, w.Waiting(1, hash), "no shard is made for that")
-	require.Nil(t, w.Used(hash))
+	require.Nil(t, w.used(hash))
 	first, second := wait(t, w, 1), waitAt(t, w, 1, 5)
 	assert.Equal(t, 2, w.Waiting(1, hash))
 	assert.Zero(t, w.Waiting(2, hash))
@@ -81,9 +82,6 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 	w := newMap(0)
 	for _, keys := range [][]int{{1}, {1, 2}, {2, 2, 3}, {3, 1}} {
 		m := wait(t, w, keys...)
-		key, hash, s := FirstKey[int](m)
-		assert.Equal(t, []any{keys[0], w.Hash(keys[0])}, []any{key, hash})
-		assert.Same(t, w.Shard(hash), s)
 		var waits []Wait[int]
 		for _, key := range keys {
 			waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
@@ -95,10 +93,10 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 func TestALoopOverShardsMayEndEarly(t *testing.T) {
 	w := newMap(0)
 	for i := range uint64(8) {
-		w.Shard(i)
+		w.shard(i)
 	}
 	n := 0
-	for range w.Shards() {
+	for range w.shards() {
 		if n++; n == 3 {
 			break
 		}
@@ -109,7 +107,7 @@ func TestALoopOverShardsMayEndEarly(t *testing.T) {
 // The timer ends operations by the function of the map's configuration.
 func TestAnExpiryCallsTheMapsFunction(t *testing.T) {
 	var ended []*machine.Machine
-	w := New(Config[int]{Kick: func() {}, Shards: 8, End: func(m *machine.Machine) { ended = append(ended, m) }})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, End: func(m *machine.Machine) { ended = append(ended, m) }})
 	pending, held := wait(t, w, 1, 2), wait(t, w, 2)
 	pending.Release(false)
 	entry.Expire(pending.Entry())
@@ -125,6 +123,6 @@ func TestDefaultShards(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for processors, shards := range map[int]int{1: 64, 2: 64, 3: 128, 4: 128, 5: 256, 32: 1024, 100: 4096, 256: 4096} {
 		runtime.GOMAXPROCS(processors)
-		assert.Equal(t, shards, DefaultShards(), "%d processors", processors)
+		assert.Equal(t, shards, len(New(Config[int]{}).slots), "%d processors", processors)
 	}
 }

@@ -63,10 +63,13 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{t: t, rng: rand.New(rand.NewPCG(seed, 2))}
 	m.w, m.keys = newMap(m.rng.IntN(4)), 1+m.rng.IntN(5)
 	m.walking = make([]*modelWalk, m.keys)
+	for key := range m.keys { // a caller asks first whether it is used
+		m.shard(key)
+	}
 	return m
 }
 
-func (m *model) shard(key int) *Shard[int] { return m.w.Shard(m.w.Hash(key)) }
+func (m *model) shard(key int) *shard[int] { return m.w.shard(m.w.Hash(key)) }
 
 func (m *model) step() {
 	key := m.rng.IntN(m.keys)
@@ -81,11 +84,11 @@ func (m *model) step() {
 		upTo := m.asks(key)
 		out := make([]*machine.Machine, 1+m.rng.IntN(8))
 		x := &modelWalk{key: key}
-		n := m.shard(key).Begin(&x.Walk, key, m.w.Hash(key), upTo, out)
+		n := m.w.Begin(&x.Walk, key, m.w.Hash(key), upTo, out)
 		m.begun(x, out[:n])
 	case 4:
 		upTo := m.asks(key)
-		require.Equal(m.t, m.waits(key) > 0, m.shard(key).Signal(key, m.w.Hash(key), upTo))
+		require.Equal(m.t, m.waits(key) > 0, m.w.Signal(key, m.w.Hash(key), upTo))
 	case 5:
 		m.work()
 	case 6, 7, 8:
@@ -130,10 +133,12 @@ func (m *model) some(key int, among []*modelled) (some []*modelled) {
 // end ends operations in the shard of key.
 func (m *model) end(key int, some []*modelled) {
 	s := m.shard(key)
-	s.lock()
-	s.leaveLocked(machinesOf(some))
-	s.unlock()
-	m.left(key, some)
+	m.leave(key, some, func() {
+		s.lock()
+		s.leaveLocked(machinesOf(some))
+		s.mu.Unlock()
+		leaveOthers[int](machinesOf(some), true)
+	})
 }
 
 func machinesOf(some []*modelled) (machines []*machine.Machine) {
@@ -143,8 +148,8 @@ func machinesOf(some []*modelled) (machines []*machine.Machine) {
 	return machines
 }
 
-// left settles operations that have left the shard of key. Perhaps another shard is busy.
-func (m *model) left(key int, some []*modelled) {
+// leave has operations of key leave their lists. Perhaps another shard is busy meanwhile.
+func (m *model) leave(key int, some []*modelled, leave func()) {
 	busy := m.shard(m.rng.IntN(m.keys))
 	m.w.Purge()
 	stale := 0
@@ -156,15 +161,23 @@ func (m *model) left(key int, some []*modelled) {
 		}
 	}
 	if busy == m.shard(key) || stale > m.w.config.StaleLimit {
-		settle(machinesOf(some)...)
+		leave()
 	} else {
 		busy.lock()
-		settle(machinesOf(some)...)
-		require.Equal(m.t, stale, m.w.Stale())
-		if busy.unlock(); m.rng.IntN(2) == 0 {
-			require.Equal(m.t, stale, m.w.Purge())
+		leave()
+		require.Equal(m.t, stale, int(m.w.stale.Load()))
+		if busy.mu.Unlock(); m.rng.IntN(2) == 0 {
+			purged := m.w.purged.Load()
+			m.w.Purge()
+			require.EqualValues(m.t, stale, m.w.purged.Load()-purged)
 		}
 	}
+	m.left(some)
+}
+
+// left settles operations that have left their lists.
+func (m *model) left(some []*modelled) {
+	settle(machinesOf(some)...)
 	m.ended += int64(len(some))
 	m.live = slices.DeleteFunc(m.live, func(o *modelled) bool { return slices.Contains(some, o) })
 	for k := range m.keys {
@@ -237,20 +250,20 @@ func (m *model) next(x *modelWalk, pause bool) {
 		}
 	}
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n := x.Next(machinesOf(ended), len(x.out), out, pause)
-	m.left(x.key, ended)
+	n := 0
+	m.leave(x.key, ended, func() { n = x.Next(machinesOf(ended), len(x.out), out, pause) })
 	switch {
 	case x.over:
 		require.Zero(m.t, n)
 		m.walking[x.key] = nil
-		require.Zero(m.t, x.Resume(0, out))
+		require.Zero(m.t, x.Resume(out))
 	case pause:
 		require.Zero(m.t, n)
 		m.walking[x.key], m.paused = nil, append(m.paused, x)
 	case n == 0:
 		m.walking[x.key] = nil
 		x.over = true
-		require.Zero(m.t, x.Resume(0, out), "a walk that is over does not go on")
+		require.Zero(m.t, x.Resume(out), "a walk that is over does not go on")
 	default:
 		m.read(x, out[:n])
 	}
@@ -261,7 +274,7 @@ func (m *model) resume(i int) {
 	x := m.paused[i]
 	m.paused = slices.Delete(m.paused, i, i+1)
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n := x.Resume(0, out)
+	n := x.Resume(out)
 	if n > 0 {
 		require.False(m.t, x.over, "a walk that is over goes on")
 		m.walking[x.key] = x
@@ -273,8 +286,10 @@ func (m *model) resume(i int) {
 func (m *model) work() (found bool) {
 	x := new(modelWalk)
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	key, n, ok := m.w.BeginSignalled(&x.Walk, out)
-	x.key = key
+	n, ok := m.w.BeginSignalled(&x.Walk, out)
+	if n > 0 {
+		x.key = x.Visit.Key
+	}
 	m.begun(x, out[:n])
 	return ok
 }
@@ -283,7 +298,7 @@ func (m *model) work() (found bool) {
 func (m *model) claim(key int) {
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
 	came, waits := 0, m.waits(key)
-	n := m.shard(key).Claim(key, m.w.Hash(key), func(*machine.Machine) bool {
+	n := m.w.Claim(key, m.w.Hash(key), func(*machine.Machine) bool {
 		came++
 		return m.rng.IntN(2) == 0
 	}, out)
@@ -295,7 +310,7 @@ func (m *model) claim(key int) {
 		}
 	}
 	require.Len(m.t, ended, n, "each is claimed once")
-	m.left(key, ended)
+	m.left(ended)
 }
 
 // waits returns how many wait for key.
@@ -337,7 +352,7 @@ func (m *model) check() {
 	sum := totals(m.w) // which takes out the stale watches
 	require.EqualValues(m.t, len(m.live), sum.Pending())
 	require.Equal(m.t, watched, sum.Watched)
-	require.Equal(m.t, m.ended, sum.Counts[machine.Satisfied])
+	require.Equal(m.t, m.ended, sum.Ended[machine.Satisfied])
 }
 
 // rest brings every walk to its end. Nobody is due then, and everybody can leave.

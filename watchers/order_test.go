@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // longestWalk returns the largest number of operations that find may have to pass on its way to
@@ -26,7 +27,7 @@ func longestWalk(l *keyList[int], position int64) (longest int) {
 
 func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	var ops []*machine.Machine
 	add := func(n int, position func(i int) int64) {
 		for i := range n {
@@ -88,7 +89,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 // pass.
 func TestAPassedPositionLeavesNoMark(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	const n = 100 * segment
 	var ops []*machine.Machine
 	for i := range int64(n) {
@@ -115,7 +116,7 @@ func TestAPassedPositionLeavesNoMark(t *testing.T) {
 // A list whose index was in use is used again for the next key, and finds its positions.
 func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	for range 3 {
 		var ops []*machine.Machine
 		for i := range int64(6 * segment) {
@@ -135,7 +136,7 @@ func TestAListThatIsUsedAgainHasNoIndex(t *testing.T) {
 // An operation without a position that comes to many with one takes its place in a few steps.
 func TestAWaitForNoPositionIsInsertedWithoutASearch(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(w.Hash(1))
+	s := w.shard(w.Hash(1))
 	first := wait(t, w, 1)
 	for i := range int64(10 * segment) {
 		waitAt(t, w, 1, i)
@@ -153,8 +154,8 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	// gets more marks, and is emptied.
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		w := New(Config[int]{Kick: func() {}, Shards: 1})
-		s := w.Shard(0)
+		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+		s := w.shard(0)
 		type linked struct {
 			m        *machine.Machine
 			position int64

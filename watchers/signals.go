@@ -1,20 +1,11 @@
 package watchers
 
-import (
-	"github.com/delayedop/purgatory/internal/machine"
-	"github.com/delayedop/purgatory/internal/sched"
-)
-
-// queue has the keys for which a worker is to begin a walk, each once: a ring, in which the last is ahead of
-// the first. A key that leaves the map leaves it. Lock level 6, below a shard's.
-type queue[K comparable] struct {
-	sched.Mutex
-	first *keyList[K]
-}
+import "github.com/delayedop/purgatory/internal/machine"
 
 // Signal asks for tries up to a position, and queues the key for a worker, unless a walk is under way. It
-// reports whether operations wait for key. No signal is lost: see [Walk].
-func (s *Shard[K]) Signal(key K, hash uint64, upTo int64) (awaited bool) {
+// reports whether operations wait for key. No signal is lost: see [Walk]. The shard is Used.
+func (w *Watchers[K]) Signal(key K, hash uint64, upTo int64) (awaited bool) {
+	s := w.used(hash)
 	s.lock()
 	s.mu.signals++
 	l := s.mu.keys.find(key, hash)
@@ -23,11 +14,11 @@ func (s *Shard[K]) Signal(key K, hash uint64, upTo int64) (awaited bool) {
 			s.queueLocked(l)
 		}
 	}
-	s.unlock()
+	s.mu.Unlock()
 	return l != nil
 }
 
-func (s *Shard[K]) queueLocked(l *keyList[K]) {
+func (s *shard[K]) queueLocked(l *keyList[K]) {
 	if l.queued {
 		return
 	}
@@ -43,7 +34,7 @@ func (s *Shard[K]) queueLocked(l *keyList[K]) {
 	s.all.config.Kick()
 }
 
-func (s *Shard[K]) unqueueLocked(l *keyList[K]) {
+func (s *shard[K]) unqueueLocked(l *keyList[K]) {
 	q := &s.all.queue
 	q.Lock()
 	l.ahead.behind, l.behind.ahead = l.behind, l.ahead
@@ -57,32 +48,32 @@ func (s *Shard[K]) unqueueLocked(l *keyList[K]) {
 	q.Unlock()
 }
 
-func (q *queue[K]) head() *keyList[K] {
-	q.Lock()
-	defer q.Unlock()
-	return q.first
+// head returns the first key of the queue, nil if there is none.
+func (w *Watchers[K]) head() *keyList[K] {
+	w.queue.Lock()
+	defer w.queue.Unlock()
+	return w.queue.first
 }
 
 // Signalled reports whether any key is queued.
-func (w *Watchers[K]) Signalled() bool { return w.queue.head() != nil }
+func (w *Watchers[K]) Signalled() bool { return w.head() != nil }
 
 // BeginSignalled takes the first key out of the queue, and begins a walk. ok is false if the queue was empty,
 // or another worker was faster.
-func (w *Watchers[K]) BeginSignalled(walk *Walk[K], out []*machine.Machine) (key K, n int, ok bool) {
-	l := w.queue.head()
+func (w *Watchers[K]) BeginSignalled(walk *Walk[K], out []*machine.Machine) (n int, ok bool) {
+	l := w.head()
 	if l == nil {
-		return key, 0, false
+		return 0, false
 	}
 	s := l.shard
 	s.lock()
-	defer s.unlock()
+	defer s.mu.Unlock()
 	if !l.queued {
-		return key, 0, false
+		return 0, false
 	}
 	s.unqueueLocked(l)
-	key = l.key
 	if l.asked.any && !l.walking { // else a check has begun meanwhile
-		n = walk.beginLocked(s, l, out)
+		n = walk.beginLocked(l, out)
 	}
-	return key, n, true
+	return n, true
 }

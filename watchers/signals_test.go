@@ -8,7 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
+
+const walked = -2
 
 // signals are what the tests of this file call.
 type signals struct {
@@ -19,26 +22,28 @@ type signals struct {
 
 func newSignals(t *testing.T, shards int) *signals {
 	s := &signals{t: t}
-	s.Watchers = New(Config[int]{Kick: func() { s.kicks++ }, Shards: shards})
+	s.Watchers = New(Config[int]{Closed: new(sched.Bool), Kick: func() { s.kicks++ }, Shards: shards})
 	return s
 }
 
 func (s *signals) signal(key int, upTo int64) bool {
-	return s.Shard(s.Hash(key)).Signal(key, s.Hash(key), upTo)
+	return s.Used(s.Hash(key)) && s.Signal(key, s.Hash(key), upTo)
 }
 
-// take is a worker. It returns the key that it has taken, and how many operations it has tried; -1 if there was none.
+// take is a worker. It returns the key that it has taken, and how many operations it has tried; -1 if there was none, and
+// walked if that needed no walk.
 func (s *signals) take() (key, tried int) {
 	var walk Walk[int]
 	out := make([]*machine.Machine, 100)
-	key, tried, ok := s.BeginSignalled(&walk, out)
+	tried, ok := s.BeginSignalled(&walk, out)
 	if !ok {
 		return -1, 0
 	}
-	if tried > 0 {
-		require.Empty(s.t, next(&walk, 100))
+	if tried == 0 {
+		return walked, 0
 	}
-	return key, tried
+	require.Empty(s.t, next(&walk, 100))
+	return walk.Visit.Key, tried
 }
 
 // Signals of a key make one walk, up to the highest of their positions.
@@ -71,7 +76,7 @@ func TestASignalDuringAWalkMakesAnotherPass(t *testing.T) {
 	require.True(t, s.signal(1, everyPosition))
 	var worker Walk[int]
 	out := make([]*machine.Machine, 8)
-	_, n, _ := s.BeginSignalled(&worker, out)
+	n, _ := s.BeginSignalled(&worker, out)
 	same(t, list(m), out[:n])
 	require.True(t, s.signal(1, everyPosition))
 	assert.False(t, s.Signalled())
@@ -87,14 +92,14 @@ func TestACheckTakesOverASignal(t *testing.T) {
 	s.signal(1, 9)
 	same(t, all, visit(s.Watchers, 1, 3, 8))
 	key, tried := s.take()
-	assert.Equal(t, []int{1, 0}, []int{key, tried})
+	assert.Equal(t, []int{walked, 0}, []int{key, tried})
 	assert.False(t, s.Signalled())
 
 	s.signal(1, 9)
 	var walk Walk[int]
 	begin(s.Watchers, &walk, 1, 3, 1)
 	key, tried = s.take()
-	assert.Equal(t, []int{1, 0}, []int{key, tried}, "the check goes on")
+	assert.Equal(t, []int{walked, 0}, []int{key, tried}, "the check goes on")
 }
 
 func TestSignalledKeysAreTakenInTheirOrder(t *testing.T) {
@@ -160,7 +165,7 @@ func TestTheQueueForgetsKeysThatHaveLeftTheMap(t *testing.T) {
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, m := range all {
-			key, _, _ := FirstKey[int](m)
+			key := Waits[int](m)[0].Key
 			end(s.Watchers, key, m)
 			checkInvariants(t, s.Watchers)
 		}

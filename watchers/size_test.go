@@ -17,7 +17,7 @@ func TestSizes(t *testing.T) {
 	assert.LessOrEqual(t, int(unsafe.Sizeof(keyList[string]{})), 160, "a size class")
 	assert.EqualValues(t, line, unsafe.Offsetof(keyList[string]{}.shard), "what every watch writes ends here")
 
-	var s Shard[string]
+	var s shard[string]
 	keys := unsafe.Offsetof(s.mu) + unsafe.Offsetof(s.mu.keys)
 	last := keys + unsafe.Offsetof(s.mu.keys.buckets) + 2*unsafe.Sizeof(uintptr(0)) // the length of buckets
 	assert.LessOrEqual(t, int(last), line, "for each operation and each key: one line")

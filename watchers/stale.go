@@ -12,16 +12,12 @@ type staleWatch struct {
 }
 
 // lock locks s, and takes out the stale watches: no goroutine that reads a list finds one.
-func (s *Shard[K]) lock() {
+func (s *shard[K]) lock() {
 	s.mu.Lock()
 	if s.stale.Load() != nil {
 		s.drainLocked()
 	}
-}
-
-func (s *Shard[K]) unlock() {
 	s.assertLocked()
-	s.mu.Unlock()
 }
 
 // leave takes w, whose operation ends, out of its list, if it is in one. If the lock is not free, w becomes stale: who
@@ -43,10 +39,10 @@ func leave[K comparable](w *machine.Watch) {
 		s.lock()
 	}
 	s.unlinkLocked(w)
-	s.unlock()
+	s.mu.Unlock()
 }
 
-func (s *Shard[K]) drainLocked() (n int) {
+func (s *shard[K]) drainLocked() (n int) {
 	for w := s.stale.Swap(nil); w != nil; w = w.next {
 		s.unlinkLocked(w.watch)
 		n++
@@ -55,20 +51,16 @@ func (s *Shard[K]) drainLocked() (n int) {
 	return n
 }
 
-// Purge takes out the stale watches, and returns their number.
-func (w *Watchers[K]) Purge() (purged int) {
+// Purge takes out the stale watches.
+func (w *Watchers[K]) Purge() {
 	if w.stale.Load() == 0 {
-		return 0
+		return
 	}
-	for s := range w.Shards() {
+	for s := range w.shards() {
 		if s.stale.Load() != nil {
 			s.mu.Lock()
-			purged += s.drainLocked()
-			s.unlock()
+			w.purged.Add(int64(s.drainLocked()))
+			s.mu.Unlock()
 		}
 	}
-	return purged
 }
-
-// Stale returns the number of stale watches.
-func (w *Watchers[K]) Stale() int { return int(w.stale.Load()) }

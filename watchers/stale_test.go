@@ -12,55 +12,55 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // A goroutine that ends an operation does not wait for the lock of another shard. Whoever takes that lock next, whatever for, takes out
 // the watch, and so does the purge.
 func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 	few := make([]*machine.Machine, 1)
-	for name, next := range map[string]func(s *Shard[int], key int, walk *Walk[int]){
-		"Begin":          func(s *Shard[int], key int, _ *Walk[int]) { s.Begin(new(Walk[int]), key, s.all.Hash(key), 5, few) },
-		"Begin, no key":  func(s *Shard[int], _ int, _ *Walk[int]) { s.Begin(new(Walk[int]), -1, 7, 5, few) },
-		"Next":           func(_ *Shard[int], _ int, walk *Walk[int]) { walk.Next(nil, 0, few, true) },
-		"Resume":         func(_ *Shard[int], _ int, walk *Walk[int]) { walk.Resume(0, few) },
-		"Claim":          func(s *Shard[int], _ int, _ *Walk[int]) { s.Claim(-1, 7, nil, few) },
-		"Signal":         func(s *Shard[int], key int, _ *Walk[int]) { s.Signal(key, s.all.Hash(key), 5) },
-		"BeginSignalled": func(s *Shard[int], _ int, _ *Walk[int]) { s.all.BeginSignalled(new(Walk[int]), few) },
-		"Watch":          func(s *Shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
-		"Pass":           func(s *Shard[int], _ int, _ *Walk[int]) { pass(s, machine.Satisfied) },
-		"Waiting":        func(s *Shard[int], key int, _ *Walk[int]) { s.all.Waiting(key, s.all.Hash(key)) },
-		"LastExpiries":   func(s *Shard[int], _ int, _ *Walk[int]) { s.LastExpiries() },
-		"Each": func(s *Shard[int], _ int, _ *Walk[int]) {
+	for name, next := range map[string]func(s *shard[int], key int, walk *Walk[int]){
+		"Begin":          func(s *shard[int], key int, _ *Walk[int]) { s.all.Begin(new(Walk[int]), key, s.all.Hash(key), 5, few) },
+		"Begin, no key":  func(s *shard[int], _ int, _ *Walk[int]) { s.all.Begin(new(Walk[int]), -1, s.index(), 5, few) },
+		"Next":           func(_ *shard[int], _ int, walk *Walk[int]) { walk.Next(nil, 0, few, true) },
+		"Resume":         func(_ *shard[int], _ int, walk *Walk[int]) { walk.Resume(few) },
+		"Claim":          func(s *shard[int], _ int, _ *Walk[int]) { s.all.Claim(-1, s.index(), nil, few) },
+		"Signal":         func(s *shard[int], key int, _ *Walk[int]) { s.all.Signal(key, s.all.Hash(key), 5) },
+		"BeginSignalled": func(s *shard[int], _ int, _ *Walk[int]) { s.all.BeginSignalled(new(Walk[int]), few) },
+		"Watch":          func(s *shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
+		"Pass":           func(s *shard[int], _ int, _ *Walk[int]) { pass(s) },
+		"Waiting":        func(s *shard[int], key int, _ *Walk[int]) { s.all.Waiting(key, s.all.Hash(key)) },
+		"LastExpiries":   func(s *shard[int], _ int, _ *Walk[int]) { s.all.LastExpiries() },
+		"Each": func(s *shard[int], _ int, _ *Walk[int]) {
 			for range s.all.Each(0) {
 			}
 		},
-		"Enter":          func(s *Shard[int], key int, _ *Walk[int]) { s.Enter(key, newOp(1)) },
-		"Totals":         func(s *Shard[int], _ int, _ *Walk[int]) { s.all.Totals(nil) },
-		"Purge":          func(s *Shard[int], _ int, _ *Walk[int]) { assert.Equal(t, 1, s.all.Purge()) },
-		"another leaver": func(s *Shard[int], key int, _ *Walk[int]) { end(s.all, key, wait(t, s.all, key)) },
+		"Enter":          func(s *shard[int], key int, _ *Walk[int]) { s.all.Enter(key, s.index(), newOp(1)) },
+		"Totals":         func(s *shard[int], _ int, _ *Walk[int]) { s.all.Totals(nil) },
+		"Purge":          func(s *shard[int], _ int, _ *Walk[int]) { s.all.Purge() },
+		"another leaver": func(s *shard[int], key int, _ *Walk[int]) { end(s.all, key, wait(t, s.all, key)) },
 	} {
 		w := newMap(1)
 		a, b := twoKeys(w)
 		m, stays := wait(t, w, a, b), wait(t, w, b)
-		s := w.Shard(w.Hash(b))
+		s := w.shard(w.Hash(b))
 		var walk Walk[int]
 		same(t, list(m), begin(w, &walk, b, everyPosition, 1))
-		s.Signal(b, w.Hash(b), 5)
+		s.all.Signal(b, w.Hash(b), 5)
 		if name == "BeginSignalled" || name == "Resume" {
 			pause(&walk)
-			s.Signal(b, w.Hash(b), 5)
+			s.all.Signal(b, w.Hash(b), 5)
 		}
 		left := &m.Extra()[0]
 		s.lock()
 		end(w, a, m)
-		require.Equal(t, 1, w.Stale())
+		require.Equal(t, 1, int(w.stale.Load()))
 		checkInvariants(t, w)
-		s.unlock()
+		s.mu.Unlock()
 		require.NotNil(t, left.List, "it may stay a while")
 		next(s, b, &walk)
 		assert.Nil(t, left.List, name)
-		assert.Zero(t, w.Stale(), name)
-		assert.Zero(t, w.Purge(), name)
+		assert.Zero(t, int(w.stale.Load()), name)
 		end(w, b, stays)
 		checkInvariants(t, w)
 	}
@@ -82,7 +82,7 @@ func TestStaleWatchesAreBounded(t *testing.T) {
 	w := newMap(2)
 	a, b := twoKeys(w)
 	ops := list(wait(t, w, a, b), wait(t, w, a, b), wait(t, w, a, b))
-	busy := w.Shard(w.Hash(b))
+	busy := w.shard(w.Hash(b))
 	busy.lock()
 	var ended atomic.Bool
 	var leaver sync.WaitGroup
@@ -90,33 +90,33 @@ func TestStaleWatchesAreBounded(t *testing.T) {
 		end(w, a, ops...) // waits for the lock with the third one
 		ended.Store(true)
 	})
-	for w.Stale() < 2 {
+	for int(w.stale.Load()) < 2 {
 		runtime.Gosched()
 	}
 	for range 100 {
 		runtime.Gosched()
 	}
 	assert.False(t, ended.Load(), "it did not wait")
-	busy.unlock()
+	busy.mu.Unlock()
 	leaver.Wait()
 	checkInvariants(t, w)
-	assert.Zero(t, w.Stale(), "the goroutine that has waited for the lock takes out the others")
+	assert.Zero(t, int(w.stale.Load()), "the goroutine that has waited for the lock takes out the others")
 	assert.Zero(t, totals(w).Watched)
 }
 
 // A watch that is stale takes no place under its key.
 func TestAStaleWatchTakesNoPlace(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 	a, full := twoKeys(w)
 	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
-	s, at := w.Shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
-	require.False(t, s.Watch(newcomer, newcomer.First(), at))
+	s, at := w.shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
+	require.False(t, s.all.Watch(newcomer, newcomer.First(), at))
 	s.lock()
 	end(w, a, m)
-	s.unlock()
-	require.Equal(t, 1, w.Stale())
-	assert.True(t, s.Watch(newcomer, newcomer.First(), at))
-	assert.False(t, s.Watch(last, last.First(), at), "one place, and no second")
+	s.mu.Unlock()
+	require.Equal(t, 1, int(w.stale.Load()))
+	assert.True(t, s.all.Watch(newcomer, newcomer.First(), at))
+	assert.False(t, s.all.Watch(last, last.First(), at), "one place, and no second")
 	checkInvariants(t, w)
 }
 
@@ -125,7 +125,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 	for _, limit := range []int{0, 2, 10_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			const keys, rounds, enough = 40, 150, 20
-			w := New(Config[int]{Kick: func() {}, Shards: 4, StaleLimit: limit})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4, StaleLimit: limit})
 			var seen, running atomic.Int64 // seen: how often a goroutine found a stale watch
 			var all sync.WaitGroup
 			for i := range uint64(4) { // they end operations
@@ -143,7 +143,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 				all.Go(func() {
 					r := rand.New(rand.NewPCG(i, 12))
 					for running.Load() > 0 {
-						s := w.Shard(uint64(r.IntN(len(w.slots))))
+						s := w.shard(uint64(r.IntN(len(w.slots))))
 						s.lock()
 						for range 10 {
 							runtime.Gosched()
@@ -151,7 +151,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 						if s.stale.Load() != nil {
 							seen.Add(1)
 						}
-						s.unlock()
+						s.mu.Unlock()
 					}
 				})
 			}
@@ -163,7 +163,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 			})
 			all.Wait()
 			w.Purge()
-			assert.Zero(t, w.Stale())
+			assert.Zero(t, int(w.stale.Load()))
 			sum := totals(w)
 			assert.Equal(t, []int{0, 0}, []int{sum.Watched, sum.Keys})
 			checkInvariants(t, w)

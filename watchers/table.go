@@ -10,7 +10,7 @@ import (
 // line.
 type keyList[K comparable] struct {
 	machine.List // in order of position, see lastUpTo; the first field, see listOf
-	shard        *Shard[K]
+	shard        *shard[K]
 
 	hash    uint64
 	key     K
@@ -72,7 +72,7 @@ func (t *table[K]) find(key K, hash uint64) *keyList[K] {
 	return nil
 }
 
-func (t *table[K]) add(s *Shard[K], key K, hash uint64) *keyList[K] {
+func (t *table[K]) add(s *shard[K], key K, hash uint64) *keyList[K] {
 	if n := len(t.buckets); int(t.len) == n {
 		t.resize(2 * n)
 	}
@@ -100,8 +100,7 @@ func (t *table[K]) remove(l *keyList[K]) {
 	}
 	t.len--
 	l.chain = nil
-	var none K
-	l.key = none
+	l.key = *new(K)
 	if t.nfree < maxFree {
 		l.chain, t.free = t.free, l
 		t.nfree++

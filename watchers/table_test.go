@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
 func TestTheTableAgainstAMap(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
-	s := w.Shard(0)
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	s := w.shard(0)
 	model := map[int]*machine.Machine{}
 	rng := rand.New(rand.NewPCG(1, 4))
 	for step := range 8000 {
@@ -36,9 +37,9 @@ func TestTheTableAgainstAMap(t *testing.T) {
 		require.Equal(t, model[key] != nil, l != nil)
 	}
 	for key, m := range model {
-		k, hash, _ := FirstKey[int](m)
-		require.Equal(t, key, k)
-		require.Equal(t, w.Hash(key), hash)
+		first := Waits[int](m)[0]
+		require.Equal(t, key, first.Key)
+		require.Equal(t, w.Hash(key), first.Hash)
 	}
 	assert.LessOrEqual(t, len(s.mu.keys.buckets), 256, "it has shrunk")
 	for key := range 200 {
@@ -56,17 +57,16 @@ func TestTheTableAgainstAMap(t *testing.T) {
 
 func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	w := newMap(0)
-	s := w.Shard(42)
 	var ops []*machine.Machine
 	for key := range 3 {
 		m := newOp(1)
-		require.True(t, s.Watch(m, m.First(), &Wait[int]{key, anyPosition, 42}))
+		require.True(t, w.Watch(m, m.First(), &Wait[int]{key, anyPosition, 42}))
 		ops = append(ops, m)
 	}
 	for key, m := range ops {
 		var walk Walk[int]
 		out := make([]*machine.Machine, 4)
-		n := s.Begin(&walk, key, 42, everyPosition, out)
+		n := w.Begin(&walk, key, 42, everyPosition, out)
 		same(t, list(m), out[:n])
 	}
 }

@@ -8,55 +8,60 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Visit is of a goroutine that is inside a shard, because it runs methods of its operations: a walk from its first
-// try to its last callback, or an ending while it runs callbacks.
+// Visit is of a goroutine that runs methods of a key's operations: a walk from its first try to its last callback, or
+// an ending while it runs callbacks. A shard has them in a list, and uses them again. Its lock guards them; whoever has
+// taken one may read what is exported.
 type Visit[K comparable] struct {
-	Inside int // how many there were, with this one; 0: it has not entered
-	place  *place[K]
-}
+	Key   K
+	Hash  uint64
+	Place int // in the list, from 1
 
-// place is what a shard knows of a visit. The shard's lock guards it; Exit clears taken without.
-type place[K comparable] struct {
-	next  *place[K]
-	taken atomic.Bool // not explored: no promise but that of BlockedFor rests on it
-	key   K
-	kind  reflect.Type  // of the operation whose method runs, or of another one that waits for key
+	Answered int // operations whose callbacks its goroutine has run, and which are not counted yet
+
+	shard *shard[K]
+	next  *Visit[K]
+	taken atomic.Bool   // cleared without the lock; not explored: a drain that sees it for too long looks again
+	kind  reflect.Type  // of the operation whose method runs, or of another one that waits for Key
 	since time.Duration // when Blocked saw it first, plus 1 ns; 0: not yet
 }
 
-const (
-	insideBits  = 22
-	answeredMax = 1 << (64 - insideBits) // answered operations are counted modulo this
-)
-
-func (s *Shard[K]) enterLocked(key K, m *machine.Machine) Visit[K] {
-	p := &s.mu.place
-	for p.taken.Load() {
-		if p.next == nil {
-			p.next = new(place[K])
+// enterLocked must be followed by runsLocked.
+func (s *shard[K]) enterLocked(key K, hash uint64) *Visit[K] {
+	v, place := &s.mu.visit, 1
+	for ; v.taken.Load(); place++ {
+		if v.next == nil {
+			v.next = &Visit[K]{shard: s}
 		}
-		p = p.next
+		v = v.next
 	}
-	p.taken.Store(true)
-	p.key = key
-	p.runsLocked(m)
-	return Visit[K]{int(s.gate.Add(1) % (1 << insideBits)), p}
+	v.taken.Store(true)
+	v.Key, v.Hash, v.Place = key, hash, place
+	return v
 }
 
 // runsLocked notes that methods of m, and perhaps of others, are about to run.
-func (p *place[K]) runsLocked(m *machine.Machine) { p.kind, p.since = reflect.TypeOf(m.Operation()), 0 }
-
-// Enter must be called before callbacks of m and of others, which have ended under key, run, unless there is a Visit.
-func (s *Shard[K]) Enter(key K, m *machine.Machine) Visit[K] {
-	s.lock()
-	defer s.unlock()
-	return s.enterLocked(key, m)
+func (v *Visit[K]) runsLocked(m *machine.Machine) *Visit[K] {
+	v.kind, v.since = reflect.TypeOf(m.Operation()), 0
+	return v
 }
 
-// Exit must be called when the callbacks of so many operations have run.
-func (s *Shard[K]) Exit(v Visit[K], answered int) {
-	v.place.taken.Store(false)
-	s.gate.Add(uint64(answered)<<insideBits - 1)
+// Enter must be called before callbacks of m and of others that have ended under key run, unless there is a Visit.
+func (w *Watchers[K]) Enter(key K, hash uint64, m *machine.Machine) *Visit[K] {
+	s := w.used(hash)
+	s.lock()
+	defer s.mu.Unlock()
+	return s.enterLocked(key, hash).runsLocked(m)
+}
+
+// Exit must be called when callbacks have run.
+func (v *Visit[K]) Exit() {
+	v.count()
+	v.taken.Store(false)
+}
+
+func (v *Visit[K]) count() {
+	v.shard.answered.Add(int64(v.Answered))
+	v.Answered = 0
 }
 
 // Unanswered returns how many operations have been accepted and are not answered: none, if there was a moment during
@@ -65,7 +70,7 @@ func (s *Shard[K]) Exit(v Visit[K], answered int) {
 // passes.
 func (w *Watchers[K]) Unanswered() int {
 	answered := w.Totals(nil).Answered
-	return int((uint64(w.Totals(nil).Accepted) - answered) % answeredMax)
+	return int(w.Totals(nil).Accepted - answered)
 }
 
 // Seen is an operation that a shard has seen, without a reference to it.
@@ -78,29 +83,28 @@ type Seen[K comparable] struct {
 }
 
 // Blocked returns what has been running for longest, callbacks or a group of tries, since a call of Blocked has seen
-// it. Skip is for how long nothing has run since the last call, because the process stalled: it does not count. Places
-// of visits that are over are let go of.
+// it. Skip is for how long nothing has run since the last call, because the process stalled: it does not count. Visits
+// that are over are let go of.
 func (w *Watchers[K]) Blocked(now, skip time.Duration) (longest Seen[K]) {
-	for s := range w.Shards() {
+	for s := range w.shards() {
 		s.lock()
-		for p := &s.mu.place; p != nil; p = p.next {
-			for p.next != nil && !p.next.taken.Load() {
-				p.next = p.next.next
+		for v := &s.mu.visit; v != nil; v = v.next {
+			for v.next != nil && !v.next.taken.Load() {
+				v.next = v.next.next
 			}
 			switch {
-			case !p.taken.Load():
-				var none K
-				p.key = none
-			case p.since == 0:
-				p.since = now + 1
+			case !v.taken.Load():
+				v.Key = *new(K)
+			case v.since == 0:
+				v.since = now + 1
 			default:
-				p.since = min(p.since+skip, now+1)
-				if running := now + 1 - p.since; running > longest.For {
-					longest = Seen[K]{Key: p.key, Kind: p.kind, For: running}
+				v.since = min(v.since+skip, now+1)
+				if running := now + 1 - v.since; running > longest.For {
+					longest = Seen[K]{Key: v.Key, Kind: v.kind, For: running}
 				}
 			}
 		}
-		s.unlock()
+		s.mu.Unlock()
 	}
 	return longest
 }

@@ -12,35 +12,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Each visit has a place of its own, which is used again, and knows how many there are. Those that are free are let go of. The count of
-// answered operations wraps around.
+// Each visit has a place of its own, which is used again, and knows which. Those that are free are let go of.
 func TestAShardCountsWhoIsInside(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
-	s := w.Shard(0)
-	s.gate.Store(uint64(answeredMax-1) << insideBits)
-	s.mu.accepted = answeredMax + 2
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	s := w.shard(0)
+	s.mu.accepted = 3
 	for _, crowd := range []int{3, 2, 17, 1, 2} {
-		var visits []Visit[int]
+		var visits []*Visit[int]
 		for i := range crowd {
-			v := s.Enter(i, newOp(1))
-			assert.Equal(t, i+1, v.Inside)
+			v := w.Enter(i, 0, newOp(1))
+			assert.Equal(t, i+1, v.Place)
 			visits = append(visits, v)
 			checkInvariants(t, w)
 		}
 		for i := range visits {
-			s.Exit(visits[(i+1)%crowd], 0)
+			visits[(i+1)%crowd].Exit()
 			assert.Equal(t, crowd-i-1, inside(w))
 			checkInvariants(t, w)
 		}
 		w.Blocked(0, 0)
-		assert.Nil(t, s.mu.place.next)
-		assert.Zero(t, s.mu.place.key)
+		assert.Nil(t, s.mu.visit.next)
+		assert.Zero(t, s.mu.visit.Key)
 	}
-	v := s.Enter(1, newOp(1))
+	v := w.Enter(1, 0, newOp(1))
 	assert.Equal(t, 3, w.Unanswered())
-	s.Exit(v, 2)
+	exit(v, 2)
 	assert.Equal(t, []int{0, 1}, []int{inside(w), w.Unanswered()})
 }
 
@@ -52,31 +51,30 @@ func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	assert.Equal(t, 1, w.Unanswered(), "it waits")
 	end(w, b, m)
 	assert.Equal(t, 1, w.Unanswered(), "it has ended, and is not answered")
-	s := w.Shard(w.Hash(b))
-	s.Exit(s.Enter(b, m), 1)
+	exit(w.Enter(b, w.Hash(b), m), 1)
 	assert.Zero(t, w.Unanswered())
-	s = w.Shard(w.Hash(a))
-	require.True(t, pass(s, machine.Satisfied))
+	w.Early(w.Hash(a), machine.Satisfied)
 	assert.Zero(t, w.Unanswered(), "it has no callbacks")
-	v, ok := s.Pass(machine.Satisfied, a, m)
-	require.True(t, ok)
-	assert.Equal(t, []int{1, 1}, []int{v.Inside, w.Unanswered()}, "whoever did not wait is to be answered, too")
+	v := w.Pass(&Wait[int]{a, anyPosition, w.Hash(a)}, m)
+	require.NotNil(t, v)
+	assert.Equal(t, []int{1, 1}, []int{v.Place, w.Unanswered()}, "whoever did not wait is to be answered, too")
 }
 
 // Several goroutines accept, end and answer operations. At every moment at least one is accepted and not answered: each goroutine
 // accepts the next one before it answers its own.
 func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 64})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 64})
 	batons := make(chan *machine.Machine, 1)
 	accept := func(r *rand.Rand) *machine.Machine {
 		key := r.IntN(1000)
 		return wait(t, w, key, key+1000, key+2000)
 	}
 	answer := func(r *rand.Rand, m *machine.Machine) {
-		key, _, _ := FirstKey[int](m)
+		key := Waits[int](m)[0].Key
 		end(w, key+1000*r.IntN(3), m)
-		s := w.Shard(uint64(r.IntN(len(w.slots)))) // that in which it ends
-		s.Exit(s.Enter(8, m), 1)
+		shard := uint64(r.IntN(len(w.slots))) // that in which it ends
+		w.shard(shard)
+		exit(w.Enter(8, shard, m), 1)
 	}
 	batons <- accept(rand.New(rand.NewPCG(9, 9)))
 	var looks atomic.Int64
@@ -115,45 +113,47 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 
 // A callback that does not return is seen, and named, whatever else begins and returns in its shard.
 func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 4})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4})
 	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, 0).For }
 	assert.Zero(t, blocked(1), "no shard is used")
-	busy, quiet := w.Shard(0), w.Shard(1)
+	const busy, quiet = 0, 1
+	w.shard(busy)
+	w.shard(quiet)
 	assert.Zero(t, blocked(2), "nobody is inside")
-	stays := busy.Enter(8, newOp(1))
+	stays := w.Enter(8, busy, newOp(1))
 	assert.Zero(t, blocked(3), "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
 		b := w.Blocked(second*time.Second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
-		busy.Exit(busy.Enter(12, newOp(1)), 1)
+		exit(w.Enter(12, busy, newOp(1)), 1)
 	}
-	other := quiet.Enter(9, newOp(1))
+	other := w.Enter(9, quiet, newOp(1))
 	blocked(10)
 	assert.Equal(t, 8*time.Second, blocked(11), "the longest")
-	busy.Exit(stays, 1)
+	exit(stays, 1)
 	assert.Equal(t, 2*time.Second, blocked(12), "of the other shard")
 	assert.Equal(t, 2*time.Second, w.Blocked(62*time.Second, 50*time.Second).For, "a stall does not count")
 	assert.Equal(t, 3*time.Second, blocked(63))
-	quiet.Exit(other, 1)
+	exit(other, 1)
 	assert.Zero(t, blocked(65))
 }
 
 // Callbacks that return are not blocked, though some run at every look.
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
-	s := w.Shard(0)
-	v := s.Enter(8, newOp(1))
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w.shard(0)
+	v := w.Enter(8, 0, newOp(1))
 	for second := range time.Duration(100) {
 		assert.LessOrEqual(t, w.Blocked(second*time.Second, 0).For, time.Second)
-		next := s.Enter(8, newOp(1))
-		s.Exit(v, 1)
+		next := w.Enter(8, 0, newOp(1))
+		exit(v, 1)
 		v = next
 	}
 }
 
 // A try that blocks, and a walk that goes from one to the next.
 func TestAShardIsBlockedByATry(t *testing.T) {
-	w := New(Config[int]{Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	for range 100 {
 		wait(t, w, 1)
 	}

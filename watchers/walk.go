@@ -2,7 +2,6 @@ package watchers
 
 import (
 	"reflect"
-	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 )
@@ -26,12 +25,11 @@ import (
 //  5. A walk that begins, or a key that leaves the map, changes the list's number. A paused walk goes on only
 //     if it is still its own.
 type Walk[K comparable] struct {
-	shard  *Shard[K]
+	Visit  *Visit[K]   // of its shard, which Resume ends
 	list   *keyList[K] // nil: it is over
 	number uint32      // of the list, when the walk began
 	again  int         // how often it has begun at the head again
 	upTo   int64
-	visit  Visit[K]
 	rest   int  // operations that it may still visit
 	placed bool // there were positions when the pass began
 }
@@ -39,28 +37,23 @@ type Walk[K comparable] struct {
 const maxAgain = 8
 
 // Begin asks for tries up to a position, and begins a walk, if none is under way. It returns how many it has read into
-// out.
-func (s *Shard[K]) Begin(w *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
+// out. The shard is Used.
+func (w *Watchers[K]) Begin(walk *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
+	s := w.used(hash)
 	s.lock()
 	if l := s.mu.keys.find(key, hash); l != nil {
 		l.asked.add(upTo)
 		if !l.walking {
-			n = w.beginLocked(s, l, out)
+			n = walk.beginLocked(l, out)
 		}
 	}
-	s.unlock()
+	s.mu.Unlock()
 	return n
 }
 
-// Shard returns the shard of the key.
-func (w *Walk[K]) Shard() *Shard[K] { return w.shard }
-
-// Visit returns the walk's visit in its shard, which Resume ends.
-func (w *Walk[K]) Visit() Visit[K] { return w.visit }
-
-func (w *Walk[K]) beginLocked(s *Shard[K], l *keyList[K], out []*machine.Machine) (n int) {
+func (w *Walk[K]) beginLocked(l *keyList[K], out []*machine.Machine) (n int) {
 	l.walking = true
-	w.shard, w.list = s, l
+	w.list = l
 	w.fromHead()
 	return w.readLocked(out)
 }
@@ -79,62 +72,63 @@ func (w *Walk[K]) fromHead() {
 	l.Start()
 }
 
-// Next takes those of the tried operations that end out of the lists, and reads the next ones. It returns 0 if the
+// Next takes those of the tried operations that end out of their lists, and reads the next ones. It returns 0 if the
 // walk is over, or is to pause.
 func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
-	s, l := w.shard, w.list
+	l, others := w.list, false
+	s := l.shard
 	s.lock()
 	s.mu.tries += int64(tried)
 	s.mu.wasted += int64(tried - len(ended))
 	if len(ended) > 0 {
-		s.leaveLocked(ended)
-		w.visit.place.runsLocked(ended[0])
+		others = s.leaveLocked(ended)
+		w.Visit.runsLocked(ended[0])
 	}
 	switch {
 	case l.number != w.number: // the key has left the map
 		w.list = nil
 	case pause:
-		others := l.asked.any
+		asked := l.asked.any
 		l.asked.add(w.upTo)
 		l.walking = false
-		if others {
+		if asked {
 			s.queueLocked(l)
 		}
 	default:
 		n = w.readLocked(out)
 	}
-	s.unlock()
+	s.mu.Unlock()
+	leaveOthers[K](ended, others)
 	return n
 }
 
-// Resume goes on with a walk when the callbacks of so many operations have run. It returns 0 if the walk is over.
-func (w *Walk[K]) Resume(answered int, out []*machine.Machine) (n int) {
-	s, l := w.shard, w.list
-	if l != nil {
+// Resume goes on with a walk when callbacks have run. It returns 0 if the walk is over.
+func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
+	if l := w.list; l != nil {
+		s := l.shard
 		s.lock()
 		if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
 			l.asked, l.walking = asked{}, true
 			n = w.readLocked(out)
 		}
-		s.unlock()
+		s.mu.Unlock()
 	}
+	w.Visit.count()
 	if n == 0 {
-		s.Exit(w.visit, answered)
-	} else {
-		s.gate.Add(uint64(answered) << insideBits)
+		w.Visit.taken.Store(false)
 	}
 	return n
 }
 
 func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
-	l, s := w.list, w.shard
+	l := w.list
 	for {
 		if n = l.Read(w.upTo, out[:min(len(out), w.rest)]); n > 0 {
 			w.rest -= n
-			if w.visit.Inside == 0 {
-				w.visit = s.enterLocked(l.key, out[0])
+			if w.Visit == nil {
+				w.Visit = l.shard.enterLocked(l.key, l.hash)
 			}
-			w.visit.place.runsLocked(out[0])
+			w.Visit.runsLocked(out[0])
 			return n
 		}
 		if w.placed && !l.AtEnd(w.upTo) { // operations keep arriving, perhaps before others
@@ -149,28 +143,28 @@ func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
 	}
 	l.walking = false
 	if w.list = nil; l.asked.any {
-		s.queueLocked(l)
+		l.shard.queueLocked(l)
 	}
 	return 0
 }
 
-// leaveLocked takes operations that end out of the lists of s, and counts them.
-func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
-	now := time.Duration(0)
+// leaveLocked takes operations that end out of the lists of s, and counts them. others: some may stand in
+// other lists, too.
+func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 	if s.waited != nil {
-		now = s.all.config.Now()
+		now := s.all.config.Now()
+		for _, m := range machines {
+			s.waited[m.EndsAs()].Add(now-m.Start(), 1)
+		}
 	}
 	for _, m := range machines {
-		o := m.EndsAs()
-		s.mu.counts[o]++
-		if s.waited != nil {
-			s.waited[o].Add(now-m.Start(), 1)
-		}
+		s.mu.ended[m.EndsAs()]++
 		extra := m.Extra()
 		if extra == nil {
 			s.unlinkLocked(m.First())
 			continue
 		}
+		others = true
 		if listOf[K](m.First()).shard == s {
 			s.unlinkLocked(m.First())
 		}
@@ -180,14 +174,27 @@ func (s *Shard[K]) leaveLocked(machines []*machine.Machine) {
 			}
 		}
 	}
+	return others
 }
 
-// Leave is leaveLocked for one operation, in the shard of its first key, whose callbacks run next. unchecked: it
-// expires, and no walk has come to it, nor is about to.
-func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
-	s.lock()
+// leaveOthers takes operations, which have left the lists of one shard, out of the others', if there are others.
+func leaveOthers[K comparable](machines []*machine.Machine, others bool) {
+	for i := 0; others && i < len(machines); i++ {
+		m := machines[i]
+		leave[K](m.First())
+		for extra, j := m.Extra(), 0; j < len(extra); j++ {
+			leave[K](&extra[j])
+		}
+	}
+}
+
+// Leave takes m, which ends and whose callbacks run next, out of its lists. unchecked: it expires, and no walk has come
+// to it, nor is about to.
+func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 	l := listOf[K](m.First())
-	v = s.enterLocked(l.key, m)
+	s := l.shard
+	s.lock()
+	v = s.enterLocked(l.key, l.hash).runsLocked(m)
 	if m.EndsAs() == machine.Expired {
 		last := &s.mu.checkedLast
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
@@ -197,43 +204,40 @@ func (s *Shard[K]) Leave(m *machine.Machine) (v Visit[K], unchecked bool) {
 		at := m.Entry().Deadline()
 		*last = Seen[K]{l.key, reflect.TypeOf(m.Operation()), at, at - m.Start(), l.number - l.before}
 	}
-	s.leaveLocked([]*machine.Machine{m})
-	s.unlock()
+	ops := []*machine.Machine{m}
+	others := s.leaveLocked(ops)
+	s.mu.Unlock()
+	leaveOthers[K](ops, others)
 	return v, unchecked
 }
 
-// LastExpiries returns the last expiries: of an operation to which a check has come, and of another one. A Kind is nil
-// if there is none.
-func (s *Shard[K]) LastExpiries() (checked, unchecked Seen[K]) {
-	s.lock()
-	defer s.unlock()
-	return s.mu.checkedLast, s.mu.uncheckedLast
-}
-
-// LeaveOthers takes m, which has left the lists of one shard, out of the others'.
-func LeaveOthers[K comparable](m *machine.Machine) {
-	leave[K](m.First())
-	for extra, i := m.Extra(), 0; i < len(extra); i++ {
-		leave[K](&extra[i])
+// LastExpiries returns the last expiries of each shard: of an operation to which a check has come, and of another one. A
+// Kind is nil if there is none.
+func (w *Watchers[K]) LastExpiries() (checked, unchecked []Seen[K]) {
+	for s := range w.shards() {
+		s.lock()
+		checked, unchecked = append(checked, s.mu.checkedLast), append(unchecked, s.mu.uncheckedLast)
+		s.mu.Unlock()
 	}
+	return checked, unchecked
 }
 
 // Claim calls claim, with the shard's lock held, for the operations that wait for key, until out is full of those for
-// which it returned true. These leave the lists of the shard. It returns their number: if out is not full, it has come
-// to all.
-func (s *Shard[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
+// which it returned true. These leave their lists. It returns their number: if out is not full, it has come to all. The
+// shard is Used.
+func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
+	s, others := w.used(hash), false
 	s.lock()
-	defer s.unlock()
-	l := s.mu.keys.find(key, hash)
-	if l == nil {
-		return 0
-	}
-	for w := l.First(); w != nil && n < len(out); w = l.Next(w) {
-		if m := w.Machine; m != nil && claim(m) { // nil: a mark
-			out[n] = m
-			n++
+	if l := s.mu.keys.find(key, hash); l != nil {
+		for at := l.First(); at != nil && n < len(out); at = l.Next(at) {
+			if m := at.Machine; m != nil && claim(m) { // nil: a mark
+				out[n] = m
+				n++
+			}
 		}
+		others = s.leaveLocked(out[:n])
 	}
-	s.leaveLocked(out[:n])
+	s.mu.Unlock()
+	leaveOthers[K](out[:n], others)
 	return n
 }

@@ -19,9 +19,8 @@ const (
 // In returns the identity of the owner in an entry's word, 0 if it has no owner.
 func In(word uint64) uint32 { return uint32(word) >> Shift }
 
-// New returns an identity from 1 to 2^23-1. It never returns 0, which means "no owner". It is
-// safe for concurrent use.
+// New returns an identity from 1 to 2^23-1: 0 means "no owner". It is safe for concurrent use.
 //
-// Identities repeat after 8,388,607 calls. Two objects that are alive together and whose
-// identities were made that many calls apart cannot tell their entries apart.
+// Identities repeat after 8,388,607 calls. Two objects that live together, and were made that
+// many calls apart, cannot tell their entries apart.
 func New() uint32 { return uint32(last.Add(1)%(1<<Bits-1)) + 1 }

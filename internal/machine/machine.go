@@ -200,11 +200,13 @@ func (m *Machine) Release(retry bool) (end, tryAgain bool) {
 func (m *Machine) Met() { m.word().And(^uint64(outcomeMask)) }
 
 // EndsAs returns the outcome with which the holder is about to end m.
-func (m *Machine) EndsAs() Outcome {
-	if word := m.word().Load(); word&outcomeMask != 0 {
-		return Outcome(word >> outcomeShift & 7)
+func (m *Machine) EndsAs() Outcome { return endsAs(m.word().Load()) }
+
+func endsAs(word uint64) Outcome {
+	if word&outcomeMask == 0 {
+		return Satisfied
 	}
-	return Satisfied
+	return Outcome(word >> outcomeShift & 7)
 }
 
 // Ending reports whether m has ended, or is about to.
@@ -217,14 +219,15 @@ func (m *Machine) Ending() bool {
 // cancellation. It reports whether a wish to cancel was set.
 func (m *Machine) Settle(cause *error) (wished bool) {
 	// The swap below publishes tail. Cause reads it after a load of the state word.
-	outcome := m.EndsAs()
+	word := m.word().Load()
+	outcome := endsAs(word)
 	if outcome == Cancelled {
 		m.tail = unsafe.Pointer(cause)
 	} else if m.tail != nil {
 		m.tail = nil
 	}
 	m.assertOver(outcome, cause)
-	before := m.word().Swap(phaseEnded | uint64(outcome)<<outcomeShift | m.word().Load()&identity.Half)
+	before := m.word().Swap(phaseEnded | uint64(outcome)<<outcomeShift | word&identity.Half)
 	assertHeld(before)
 	return before&wishMask == uint64(Cancelled)<<wishShift
 }

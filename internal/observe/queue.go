@@ -5,8 +5,8 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Queue calls functions that may block, loggers and panic handlers of the user, one after the other on a goroutine
-// that exists while there are some. It is safe for concurrent use, and Add does not block. The zero value is ready.
+// Queue calls functions that may block, one after the other on a goroutine that exists while there are some. It is safe
+// for concurrent use. The zero value is ready.
 type Queue struct {
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -18,7 +18,7 @@ type Queue struct {
 
 const maxWaiting = 256
 
-// Add has f called, unless maxWaiting others wait: then it drops f.
+// Add has f called, unless maxWaiting others wait: then it drops f. It does not block.
 func (q *Queue) Add(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

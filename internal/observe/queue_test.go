@@ -81,7 +81,7 @@ func TestALoggerThatBlocksHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
 		var r Records
-		r.Init("test", slog.New(blocked{slog.NewTextHandler(io.Discard, nil), until}), nil)
+		r.Purgatory, r.Logger, r.Handler = "test", slog.New(blocked{slog.NewTextHandler(io.Discard, nil), until}), nil
 		told := false
 		go func() {
 			r.Log(slog.LevelError, "event", func() []any { return nil })
@@ -102,7 +102,7 @@ func TestRecordsOfAnEventAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		var r Records
-		r.Init("test", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})), nil)
+		r.Purgatory, r.Logger, r.Handler = "test", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})), nil
 		log := func(n int, event string) {
 			for range n {
 				r.Log(slog.LevelInfo, event, func() []any { return nil })
@@ -147,8 +147,7 @@ func TestAPanicIsToldToSomebody(t *testing.T) {
 				handler = nil
 			}
 			var r Records
-			r.Init("test", logger, handler)
-			assert.Equal(t, !c.logger, r.Off())
+			r.Purgatory, r.Logger, r.Handler = "test", logger, handler
 			for i := range 20 {
 				r.Panic(i, new(int), "OnComplete", "key")
 			}
@@ -169,7 +168,7 @@ func TestAnEventThatGoesOnIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		var r Records
-		r.Init("test", slog.New(slog.NewTextHandler(&out, nil)), nil)
+		r.Purgatory, r.Logger, r.Handler = "test", slog.New(slog.NewTextHandler(&out, nil)), nil
 		const each = 700 // more than any count of records
 		for range each {
 			r.Log(slog.LevelInfo, "again", func() []any { return nil })

@@ -19,11 +19,12 @@ const EventPanic = "purgatory.panic"
 // Records are the records of a purgatory, of each event at most recordsPerSecond a second. A goroutine of their own
 // calls the logger and the handler. They are safe for concurrent use.
 type Records struct {
-	purgatory string
-	logger    *slog.Logger  // nil: nothing is logged but panics
-	handler   guard.Handler // of panics; may be nil
-	panics    atomic.Int64  // not explored: it only counts
-	queue     Queue
+	Purgatory string        // its name; this and the next two are constant
+	Logger    *slog.Logger  // nil: nothing is logged but panics
+	Handler   guard.Handler // of panics; may be nil
+
+	panics atomic.Int64 // not explored: it only counts
+	queue  Queue
 
 	mu struct { // lock level 8, taken with no other held
 		sched.Mutex
@@ -38,14 +39,6 @@ type recordCount struct {
 	since time.Time
 	n     int
 }
-
-// Init makes r the records of the purgatory with this name. logger and handler may be nil.
-func (r *Records) Init(purgatory string, logger *slog.Logger, handler guard.Handler) {
-	r.purgatory, r.logger, r.handler = purgatory, logger, handler
-}
-
-// Off reports whether nobody reads the records but those of panics.
-func (r *Records) Off() bool { return r.logger == nil }
 
 // Panics returns how many panics there were.
 func (r *Records) Panics() int64 { return r.panics.Load() }
@@ -73,11 +66,11 @@ func (r *Records) allow(event string) (suppressed int, ok bool) {
 // Log logs an event, unless there are too many records of it. args returns its attributes; it runs where the logger
 // does, and may format keys.
 func (r *Records) Log(level slog.Level, event string, args func() []any) {
-	if r.Off() {
+	if r.Logger == nil {
 		return
 	}
 	if suppressed, ok := r.allow(event); ok {
-		r.queue.Add(func() { r.write(r.logger, level, event, args(), suppressed) })
+		r.queue.Add(func() { r.write(r.Logger, level, event, args(), suppressed) })
 	}
 }
 
@@ -90,7 +83,7 @@ func (r *Records) write(l *slog.Logger, level slog.Level, event string, args []a
 	if suppressed += r.queue.Dropped(); suppressed > 0 {
 		args = append(args, "suppressed", suppressed)
 	}
-	l.Log(ctx, level, event, append([]any{"purgatory", r.purgatory}, args...)...)
+	l.Log(ctx, level, event, append([]any{"purgatory", r.Purgatory}, args...)...)
 	return true
 }
 
@@ -99,8 +92,8 @@ func (r *Records) Panicked(recovered any, stack []byte) {
 	r.panicked(recovered, stack, func() []any { return nil })
 }
 
-// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. The deferred function that
-// has recovered v calls it: the stack still has the panic there.
+// Panic counts v, the value of a panic in a method of op, logs it, and calls the handler. Call it in the deferred
+// function that has recovered v: the stack still has the panic there.
 func (r *Records) Panic(v, op any, method string, key any) {
 	kind := fmt.Sprintf("%T", op) // now: a record that waits must not keep op in memory
 	r.panicked(v, debug.Stack(), func() []any {
@@ -108,12 +101,11 @@ func (r *Records) Panic(v, op any, method string, key any) {
 	})
 }
 
-// panicked has slog's default logger write the panic if there is no handler, and the logger has not logged it: it may
-// also panic or call runtime.Goexit.
+// panicked has slog's default logger write the panic if there is no handler, and the logger has not: it may panic, too.
 func (r *Records) panicked(v any, stack []byte, about func() []any) {
 	r.panics.Add(1)
 	suppressed, ok := r.allow(EventPanic)
-	if !ok && r.handler == nil {
+	if !ok && r.Handler == nil {
 		return
 	}
 	r.queue.Add(func() {
@@ -121,15 +113,15 @@ func (r *Records) panicked(v any, stack []byte, about func() []any) {
 		logged := !ok
 		defer func() {
 			switch {
-			case r.handler != nil:
-				r.handler(v, stack)
+			case r.Handler != nil:
+				r.Handler(v, stack)
 			case !logged:
 				r.write(slog.Default(), slog.LevelError, EventPanic, args, suppressed)
 			}
 		}()
 		if ok {
 			args = append(about(), "panic", guard.Text(v), "stack", string(stack))
-			logged = r.write(r.logger, slog.LevelError, EventPanic, args, suppressed)
+			logged = r.write(r.Logger, slog.LevelError, EventPanic, args, suppressed)
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package workers runs queued work on a bounded number of goroutines. They exist only while there is work, but
-// for one that may linger.
+// Package workers runs queued work on a bounded number of goroutines, which exist only while there is some.
 package workers
 
 import (

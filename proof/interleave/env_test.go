@@ -5,6 +5,7 @@ package interleave
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"time"
 
@@ -216,9 +217,11 @@ func (e *env) room() {
 // hash seed, so the keys differ from run to run, but their shards do not, and schedules can be
 // repeated.
 func distinctShards(p *purgatory.DelayedOperationPurgatory[int], n int) (keys []int) {
-	w, shards := watchersOf(p), uint64(watchers.DefaultShards())
+	// The field has this very type, so the conversion of the pointer is safe.
+	seed := *(*maphash.Seed)(reflect.ValueOf(p).Elem().FieldByName("seed").Addr().UnsafePointer())
+	shards := reflect.ValueOf(p).Elem().FieldByName("watchers").Elem().FieldByName("slots").Len()
 	for key := 0; len(keys) < n; key++ {
-		if w.Hash(key)%shards == uint64(len(keys)) {
+		if maphash.Comparable(seed, key)%uint64(shards) == uint64(len(keys)) {
 			keys = append(keys, key)
 		}
 	}

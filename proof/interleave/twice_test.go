@@ -107,7 +107,7 @@ var objects = map[string]func() object{
 	"handle that repeated": func() object { return periodic(func(h *timer.Handle) { h.Stop() }) },
 	"reaper": func() object {
 		var r *reaper.ExpirationReaper
-		r = reaper.Start(idleClock{}, timeout, func() { r.Stop() })
+		r = reaper.Start(func(<-chan struct{}, time.Duration) bool { return false }, timeout, func() { r.Stop() })
 		return object{r, func() string { return fmt.Sprint(r.Ended()) }}
 	},
 }
@@ -263,11 +263,6 @@ func ends(w *queue.Waiter[int]) string {
 	}
 	return fmt.Sprint(w.Result())
 }
-
-// idleClock is a clock that does nothing.
-type idleClock struct{}
-
-func (idleClock) AdvanceClockUntil(<-chan struct{}, time.Duration) bool { return false }
 
 func handle(prepare func(*timer.ManualTimer, *timer.Handle)) object {
 	clock, runs := newClock(0), 0

@@ -4,15 +4,14 @@ package programs
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // small is a small program that is not one of operations. Setup is that of an
@@ -83,9 +82,7 @@ func keysOf(p *purgatory.DelayedOperationPurgatory[int], n int) (keys []int) {
 	return keys
 }
 
-// shardOf returns the shard of a key among p's n shards. The field has this very type, so the
-// conversion of the pointer is safe.
+// shardOf returns the shard of a key among p's n shards.
 func shardOf(p *purgatory.DelayedOperationPurgatory[int], key, n int) int {
-	w := (*watchers.Watchers[int])(reflect.ValueOf(p).Elem().FieldByName("watchers").UnsafePointer())
-	return int(w.Hash(key) & uint64(n-1)) // Shard would make the shard
+	return int(maphash.Comparable(seedOf(p), key) & uint64(n-1))
 }

@@ -3,6 +3,7 @@ package programs
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"runtime"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
-	"github.com/delayedop/purgatory/watchers"
 )
 
 // tick is the unit of all durations of a program.
@@ -26,13 +26,13 @@ const tick = time.Millisecond
 // does not interrupt its holder, and it is not held while a method of the purgatory runs.
 type world struct {
 	*program
-	p        *purgatory.DelayedOperationPurgatory[int]
-	clock    clock
-	manual   *timer.ManualTimer                        // clock, if it is one
-	system   *timer.SystemTimer                        // clock, if it is shared
-	watchers *watchers.Watchers[int]                   // of p
-	abroad   *purgatory.DelayedOperationPurgatory[int] // the second purgatory, or nil
-	placed   int                                       // operations that were put on a shard of the timer
+	p      *purgatory.DelayedOperationPurgatory[int]
+	clock  clock
+	manual *timer.ManualTimer                        // clock, if it is one
+	system *timer.SystemTimer                        // clock, if it is shared
+	seed   maphash.Seed                              // of the hashes of p's keys
+	abroad *purgatory.DelayedOperationPurgatory[int] // the second purgatory, or nil
+	placed int                                       // operations that were put on a shard of the timer
 	// settle waits until all goroutines of the program and of the purgatory have ended.
 	settle func()
 	pass   func(d time.Duration) // lets time pass
@@ -75,8 +75,7 @@ func newWorld(p *program, settle func(), pass func(time.Duration)) *world {
 	if p.foreign {
 		w.newAbroad()
 	}
-	// The field has this very type, so the conversion of the pointer is safe.
-	w.watchers = (*watchers.Watchers[int])(reflect.ValueOf(w.p).Elem().FieldByName("watchers").UnsafePointer())
+	w.seed = seedOf(w.p)
 	for i := range p.keys {
 		w.ids = append(w.ids, w.keyOf(i%p.shards))
 	}
@@ -92,13 +91,18 @@ func newWorld(p *program, settle func(), pass func(time.Duration)) *world {
 	return w
 }
 
+// seedOf returns the seed of the hashes of p's keys. The field has this very type, so the conversion of the pointer is safe.
+func seedOf(p *purgatory.Purgatory[int]) maphash.Seed {
+	return *(*maphash.Seed)(reflect.ValueOf(p).Elem().FieldByName("seed").Addr().UnsafePointer())
+}
+
 // keyOf returns a key on the given shard that it has not returned before. Each purgatory has
 // another hash seed. So the keys differ from run to run, but their shards do not, and a
 // schedule can be repeated.
 func (w *world) keyOf(shard int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.last++; int(w.watchers.Hash(w.last)&uint64(w.shards-1)) != shard; w.last++ { // Shard would make one
+	for w.last++; int(maphash.Comparable(w.seed, w.last)&uint64(w.shards-1)) != shard; w.last++ {
 	}
 	return w.last
 }
