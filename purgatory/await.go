@@ -112,8 +112,6 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		p.passedOver.Add(1)
 		p.gaveUp.Add(1)
 		return context.Cause(ctx)
-	}
-	switch {
 	case ready():
 		p.watchers.Shard(waits[0].Hash).Met()
 		return nil
