@@ -146,8 +146,14 @@ func TestAnAwaitThatBlocksIsOneAllocation(t *testing.T) {
 		}
 		assert.LessOrEqual(t, testing.AllocsPerRun(1000, life), most, "%d keys", keys)
 	}
+	value := func() (int, bool) { return 1, second() }
+	life := func() { _, _ = purgatory.AwaitValue(ctx, p, time.Hour, value, "a") }
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, life), 2.0, "with a value")
 	assert.Zero(t, tries%2)
 	assert.Zero(t, p.NumDelayed())
+	if strconv.IntSize == 64 {
+		assert.EqualValues(t, 128, purgatory.AwaitSize)
+	}
 }
 
 // The callbacks of operations that wait for a worker weigh little: no batch is kept for each.

@@ -31,7 +31,7 @@ import (
 // [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare with errors.Is:
 // all but the causes come wrapped in a text that says more.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
-	return p.await(ctx, timeout, ready, keys, nil)
+	return p.await(ctx, timeout, ready, keys, nil, nil)
 }
 
 // AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is at least that
@@ -42,42 +42,45 @@ func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready f
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
 func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
-	return p.await(ctx, timeout, ready, nil, at)
+	return p.await(ctx, timeout, ready, nil, at, nil)
 }
 
 // AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready returned together
 // with true, and with an error the zero value.
 func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
-	var value V
-	if ready == nil {
-		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+	var w struct { // one allocation
+		await
+		value V
 	}
-	err := p.Await(ctx, timeout, func() bool {
+	if ready == nil {
+		return w.value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+	}
+	err := p.await(ctx, timeout, func() bool {
 		found, ok := ready()
 		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
-			value = found
+			w.value = found
 		}
 		return ok
-	}, keys...)
-	return value, err
+	}, keys, nil, &w.await)
+	return w.value, err
 }
 
 // await is the operation behind Await and behind a Wait. Its end closes a channel without a buffer; one with a buffer
 // gets a token, so that it can be used again.
 type await struct {
 	operation.DelayedOperation
-	ready func() bool // see docs/internals/decisions.md#a-condition-is-a-function
+	ready func() bool // nil after the last try; see docs/internals/decisions.md#a-condition-is-a-function
 	ended chan struct{}
 	done  <-chan struct{} // of the context; when it is closed, nobody waits any more
-	// The holder writes these:
-	met  bool // ready has returned true in TryComplete
-	gone bool // a try has found that its context had ended
 }
 
-func (w *await) TryComplete() bool {
-	w.gone = w.gone || sched.Closed(w.done) // then nothing is for w any more
-	w.met = !w.gone && w.ready()
-	return w.met
+// TryComplete makes its last try when ready returns true, or the context has ended: then nothing is for w any more.
+func (w *await) TryComplete() (met bool) {
+	gone := sched.Closed(w.done)
+	if met = !gone && w.ready(); met || gone {
+		w.ready = nil
+	}
+	return met
 }
 
 func (w *await) OnExpiration() {}
@@ -93,7 +96,7 @@ func (w *await) OnComplete() {
 // OnlyWakes implements [machine.Waker].
 func (w *await) OnlyWakes() bool { return true }
 
-func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K]) error {
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], w *await) error {
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
 	waits, err := p.waits(few[:], keys, at)
@@ -109,13 +112,15 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		p.passedOver.Add(1)
 		p.gaveUp.Add(1)
 		return context.Cause(ctx)
-	}
-	switch {
 	case ready():
 		p.watchers.Early(waits[0].Hash, machine.Satisfied)
 		return nil
 	case timeout > 0:
-		return p.block(ctx, done, timeout, ready, waits)
+		if w == nil {
+			w = new(await)
+		}
+		w.ready, w.done = ready, done
+		return p.block(ctx, w, timeout, waits)
 	case p.Closed():
 		return p.refusal(ErrClosed, "while trying")
 	}
@@ -123,22 +128,22 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 	return p.errorf(ErrExpired, "after %v", timeout)
 }
 
-func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout time.Duration, ready func() bool, waits []watchers.Wait[K]) error {
+func (p *Purgatory[K]) block(ctx context.Context, w *await, timeout time.Duration, waits []watchers.Wait[K]) error {
 	if h := p.cfg.hook; h != nil {
 		h.Await()
 	}
-	w := &await{ready: ready, ended: p.waitChannel(), done: done}
-	returned := false
+	if w.ended, _ = p.channels.Get().(chan struct{}); w.ended == nil {
+		w.ended = make(chan struct{}, 1)
+	}
 	defer func() {
-		if !returned { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
+		if w.Outcome() == operation.Pending { // ready, or another operation's method, has called runtime.Goexit, or a context has panicked
 			p.Cancel(w, nil)
 		}
 	}()
 	if _, err := (&registration[K]{p: p, op: w, timeout: timeout}).enroll(waits, true); err != nil {
-		returned = true
 		return err
 	}
-	if !sched.Either(w.ended, done) {
+	if !sched.Either(w.ended, w.done) {
 		cause := context.Cause(ctx)
 		p.endNow(w, machine.Cancelled, &cause)
 		sched.Receive(w.ended) // this call has ended w, or another goroutine has or is about to
@@ -146,24 +151,13 @@ func (p *Purgatory[K]) block(ctx context.Context, done <-chan struct{}, timeout 
 			p.gaveUp.Add(1)
 		}
 	}
-	returned = true
-	if w.gone {
+	if w.ready == nil && w.Outcome() != operation.Satisfied {
 		p.passedOver.Add(1)
 	}
-	if p.clocked {
-		p.channels.Put(w.ended)
+	if p.clocked { // otherwise the next wait may be in another bubble of synctest
+		p.channels.Put(w.ended) // which is empty: an accepted wait sends one token, and receives it
 	}
 	return p.howEnded(&w.DelayedOperation, timeout)
-}
-
-// waitChannel returns a channel for one token. Each accepted wait sends one and receives it, so that its channel is
-// free then. A purgatory with a manual clock may be used inside a synctest bubble and outside: it uses no channel
-// again.
-func (p *Purgatory[K]) waitChannel() chan struct{} {
-	if c, ok := p.channels.Get().(chan struct{}); ok {
-		return c
-	}
-	return make(chan struct{}, 1)
 }
 
 func (p *Purgatory[K]) howEnded(o *operation.DelayedOperation, timeout time.Duration) error {

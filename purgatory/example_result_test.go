@@ -3,6 +3,7 @@ package purgatory_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,13 +18,13 @@ type proposals struct {
 	applied [1 << 10]struct{ key, result atomic.Uint64 } // by key; a check that another goroutine makes comes long before it is overwritten
 }
 
-// proposal is an operation that carries its result. It is the only allocation of its life, if the channel is used again (as by
-// a sync.Pool). The operation cannot be: see docs/internals/decisions.md#an-operation-is-used-once.
+// proposal is an operation that carries its result. It is the only allocation of its life: a WaitGroup needs none. It cannot
+// be used again: see docs/internals/decisions.md#an-operation-is-used-once.
 type proposal struct {
 	operation.DelayedOperation
 	from        *proposals
 	key, result uint64
-	done        chan struct{} // has room for one token
+	ended       sync.WaitGroup // 1 until OnComplete
 }
 
 func (o *proposal) TryComplete() bool {
@@ -35,12 +36,13 @@ func (o *proposal) TryComplete() bool {
 	return a.key.Load() == o.key // if not, it is the result of a later entry
 }
 
-func (o *proposal) OnComplete()   { o.done <- struct{}{} }
+func (o *proposal) OnComplete()   { o.ended.Done() }
 func (o *proposal) OnExpiration() {}
 
 // propose registers a proposal before it goes to the log. No other has its key, which is not 0.
 func (s *proposals) propose(key uint64, timeout time.Duration) (*proposal, error) {
-	o := &proposal{from: s, key: key, done: make(chan struct{}, 1)}
+	o := &proposal{from: s, key: key}
+	o.ended.Add(1)
 	_, err := s.p.TryCompleteElseWatch(o, timeout, key)
 	return o, err
 }
@@ -56,7 +58,7 @@ func (s *proposals) apply(key, result uint64) {
 
 // wait returns the result.
 func (o *proposal) wait() (result uint64, err error) {
-	<-o.done
+	o.ended.Wait()
 	if o.Outcome() != operation.Satisfied {
 		return 0, errors.New(o.Outcome().String())
 	}

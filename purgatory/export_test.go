@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/workers"
 	"github.com/delayedop/purgatory/proof/built"
@@ -18,6 +19,7 @@ var RaceDetector = slices.Contains(built.Flags(), "-race=true")
 
 // Bounds and names that tests compare with.
 const (
+	AwaitSize    = unsafe.Sizeof(await{})
 	BatchSize    = batchSize
 	FewKeys      = fewKeys
 	LookInterval = lookInterval

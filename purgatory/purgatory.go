@@ -33,7 +33,7 @@ type Purgatory[K comparable] struct {
 	causes   causes
 	places   sched.Int64 // taken, with WithMaxPending
 	clocked  bool        // the timer is no manual one
-	channels sched.Pool  // of chan struct{}: see waitChannel
+	channels sched.Pool  // of chan struct{}: see block
 	records  observe.Records
 	counters
 }

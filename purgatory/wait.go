@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
+	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 )
 
@@ -49,7 +50,7 @@ func (p *Purgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys 
 	}()
 	_, err := p.submit(&w.op, timeout, keys, nil)
 	if returned = true; err != nil {
-		if !w.op.met {
+		if w.op.ready != nil {
 			return nil, err
 		}
 		close(w.op.ended) // the purgatory has closed meanwhile: the yes is the caller's all the same
@@ -65,12 +66,10 @@ func (w *Wait[K]) Err() error {
 	if w.op.Outcome() != operation.Pending {
 		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
 	}
-	select {
-	case <-w.op.ended: // ready had returned true before the wait could begin
+	if sched.Closed(w.op.ended) { // ready had returned true before the wait could begin
 		return nil
-	default:
-		return w.p.errorf(ErrPending, "the wait has not ended")
 	}
+	return w.p.errorf(ErrPending, "the wait has not ended")
 }
 
 // Stop ends the wait as cancelled, and reports whether this call has: not if the wait has ended, or if another

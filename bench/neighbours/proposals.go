@@ -115,20 +115,17 @@ func (h *handProposals) Close() {
 type purgatoryProposals struct {
 	p       *purgatory.DelayedOperationPurgatory[uint64]
 	applied [1 << 10]struct{ key, result atomic.Uint64 }
-	done    sync.Pool
 }
 
 func newPurgatoryProposals() *purgatoryProposals {
-	s := &purgatoryProposals{p: newPurgatory[uint64]()}
-	s.done.New = func() any { return make(chan struct{}, 1) }
-	return s
+	return &purgatoryProposals{p: newPurgatory[uint64]()}
 }
 
 type proposal struct {
 	operation.DelayedOperation
 	in          *purgatoryProposals
 	key, result uint64
-	done        chan struct{}
+	ended       sync.WaitGroup
 }
 
 func (p *proposal) TryComplete() bool {
@@ -140,11 +137,12 @@ func (p *proposal) TryComplete() bool {
 	return a.key.Load() == p.key
 }
 
-func (p *proposal) OnComplete()   { p.done <- struct{}{} }
+func (p *proposal) OnComplete()   { p.ended.Done() }
 func (p *proposal) OnExpiration() {}
 
 func (s *purgatoryProposals) Propose(key uint64) any {
-	p := &proposal{in: s, key: key, done: s.done.Get().(chan struct{})}
+	p := &proposal{in: s, key: key}
+	p.ended.Add(1)
 	_, err := s.p.TryCompleteElseWatch(p, timeout, key)
 	must(err)
 	return p
@@ -160,8 +158,7 @@ func (s *purgatoryProposals) Apply(key, result uint64) {
 
 func (s *purgatoryProposals) Result(pending any) uint64 {
 	p := pending.(*proposal)
-	<-p.done
-	s.done.Put(p.done)
+	p.ended.Wait()
 	return p.result
 }
 
@@ -172,20 +169,17 @@ type forcedProposals struct {
 	p       *purgatory.DelayedOperationPurgatory[uint64]
 	mu      sync.Mutex
 	pending map[uint64]*forcedProposal
-	done    sync.Pool
 }
 
 func newForcedProposals() *forcedProposals {
-	s := &forcedProposals{p: newPurgatory[uint64](), pending: make(map[uint64]*forcedProposal)}
-	s.done.New = func() any { return make(chan struct{}, 1) }
-	return s
+	return &forcedProposals{p: newPurgatory[uint64](), pending: make(map[uint64]*forcedProposal)}
 }
 
 type forcedProposal struct {
 	operation.DelayedOperation
 	in          *forcedProposals
 	key, result uint64
-	done        chan struct{}
+	ended       sync.WaitGroup
 }
 
 func (*forcedProposal) TryComplete() bool { return false }
@@ -195,7 +189,7 @@ func (p *forcedProposal) OnComplete() {
 	if p.Outcome() != operation.Forced {
 		p.in.take(p.key)
 	}
-	p.done <- struct{}{}
+	p.ended.Done()
 }
 
 func (s *forcedProposals) take(key uint64) *forcedProposal {
@@ -209,7 +203,8 @@ func (s *forcedProposals) take(key uint64) *forcedProposal {
 }
 
 func (s *forcedProposals) Propose(key uint64) any {
-	p := &forcedProposal{in: s, key: key, done: s.done.Get().(chan struct{})}
+	p := &forcedProposal{in: s, key: key}
+	p.ended.Add(1)
 	s.mu.Lock()
 	s.pending[key] = p
 	s.mu.Unlock()
@@ -227,8 +222,7 @@ func (s *forcedProposals) Apply(key, result uint64) {
 
 func (s *forcedProposals) Result(pending any) uint64 {
 	p := pending.(*forcedProposal)
-	<-p.done
-	s.done.Put(p.done)
+	p.ended.Wait()
 	return p.result
 }
 
