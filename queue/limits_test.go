@@ -242,6 +242,13 @@ func TestEachArgumentAtItsLimits(t *testing.T) {
 		require.NoError(t, err)
 		check(t, q)
 	})
+	t.Run("units that come back from Close", func(t *testing.T) {
+		q, _ := manual[struct{}](t)
+		require.NoError(t, q.Put(one, Place{N: math.MaxInt - 7}))
+		require.NoError(t, q.Put(one, Place{N: 7, Kinds: []string{"others"}}))
+		assert.Equal(t, math.MaxInt, len(q.Close(nil)), "at once") //nolint:testifylint // Len would print them
+		check(t, q)
+	})
 	t.Run("units that are put back beside as many others", func(t *testing.T) {
 		q, _ := manual[struct{}](t)
 		require.NoError(t, q.Put(one, Place{N: math.MaxInt}))
