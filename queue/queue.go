@@ -275,7 +275,7 @@ func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (ac
 		return false, q.mu.closed
 	case how == put && p.N > q.maxItems-q.mu.kept:
 		counts.PutRefused += n
-		return false, fail(ErrFull, "%d units are kept", q.mu.kept)
+		return false, fail(ErrFull, "%d units beside %d, at most %d are kept", p.N, q.mu.kept, q.maxItems)
 	case how == putBack:
 		if taken := counts.Put - q.mu.returned - int64(q.mu.kept); n > taken {
 			return false, fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
@@ -286,7 +286,7 @@ func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (ac
 		counts.Back += n
 		return true, nil
 	case how == hand && n > 1:
-		return false, fail(ErrInvalid, "%d units are handed, and nobody may need all", n)
+		return false, fail(ErrInvalid, "%d units, Hand gives one", n)
 	case how == hand && (w == nil || w.n > k.units+1):
 		return false, nil
 	}
