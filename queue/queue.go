@@ -120,12 +120,8 @@ func (q *Queue[T]) tidyLocked(k *kind[T]) {
 // fro: that takes twice the processor time, and serves no more, see bench/NOTES.md.
 func (q *Queue[T]) unlock() {
 	ended := q.mu.ended
-	if q.assertLocked(); ended == nil {
-		q.mu.Unlock()
-		return
-	}
 	q.mu.ended, q.mu.tail = nil, &q.mu.ended
-	if ended.next == nil && cap(ended.ready) > 0 {
+	if q.assertLocked(); ended != nil && ended.next == nil && cap(ended.ready) > 0 {
 		sched.Token(ended.ready).Put()
 		ended = nil
 	}
@@ -249,6 +245,13 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	}
 	q.mu.Lock()
 	k := q.findLocked(p.Kinds[0], true)
+	if how == put && k.line.n == 0 && q.mu.closed == nil && p.N <= q.maxItems-q.mu.kept {
+		q.mu.counts.Put += int64(p.N)
+		q.keepLocked(k, item, p, false)
+		q.assertLocked()
+		q.mu.Unlock() // nobody has ended
+		return true, nil
+	}
 	var w *waiter[T]
 	if k.line.n > 0 {
 		w = q.nextLocked(k, -1)
