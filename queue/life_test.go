@@ -310,10 +310,7 @@ func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
 				}
 			})
 		}
-		err := q.Shutdown(ctx)
-		if err != nil {
-			require.Equal(t, errCause, err, "all callbacks have returned")
-		}
+		require.Equal(t, errCause, q.Shutdown(ctx), "all callbacks have returned")
 		putters.Wait()
 		takers.Wait()
 		for _, w := range waiters {
@@ -326,6 +323,7 @@ func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
 		assert.Equal(t, s.Put, items.Load()+int64(returned), "put = handed + returned")
 		assert.Equal(t, items.Load(), s.Served)
 		assert.EqualValues(t, 4*each, s.Served+s.Left)
+		assert.True(t, s.Served > 0 && s.Left >= each, "it was cut: %+v", s)
 		check(t, q)
 	})
 }
