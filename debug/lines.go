@@ -29,13 +29,14 @@ func queueNotes(n, before *queue.Stats, length time.Duration, hidden bool) []Not
 	if putRefused > 0 {
 		b.lately("full: %s refused %s, by WithMaxItems", count(putRefused, "item was", "items were"), spanOf(length))
 	}
-	b.hog(n.Tenants, "requests that wait", hidden, func(t queue.Tenant) int { return t.Waiting })
-	b.hog(n.Tenants, "items that are kept", hidden, func(t queue.Tenant) int { return t.Items })
+	b.hog(n.Tenants, "requests that wait", refused > 0, hidden, func(t queue.Tenant) int { return t.Waiting })
+	b.hog(n.Tenants, "items that are kept", putRefused > 0, hidden, func(t queue.Tenant) int { return t.Items })
 	return b.sorted()
 }
 
-// hog says which of several tenants has most of a line. A request that waits for several kinds counts for each, as in all.
-func (b *notebook) hog(all map[string]queue.Tenant, what string, hidden bool, of func(queue.Tenant) int) {
+// hog says which of several tenants has most of a line. One that is alone is remarkable if the line is full: shares are fair, so those whom
+// it hogs may hardly ever wait. A request that waits for several kinds counts for each, as in all.
+func (b *notebook) hog(all map[string]queue.Tenant, what string, full, hidden bool, of func(queue.Tenant) int) {
 	sum, most, hog := 0, 0, ""
 	for name, t := range all {
 		n := of(t)
@@ -43,7 +44,7 @@ func (b *notebook) hog(all map[string]queue.Tenant, what string, hidden bool, of
 			most, hog = n, name
 		}
 	}
-	if len(all) < 2 || sum < hogMany || float64(most) < hogShare*float64(sum) {
+	if alone := len(all) < 2; alone && (!full || hog == "") || sum < hogMany || float64(most) < hogShare*float64(sum) {
 		return
 	}
 	if hog = quote(hog); hidden {

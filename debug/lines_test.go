@@ -46,6 +46,16 @@ func TestASickLineHasItsNote(t *testing.T) {
 		c.make(&n)
 		expectNote(t, c.name, queueNotes(&n, &healthy, 2*time.Minute, false), c.level, c.text)
 	}
+	full := queue.Stats{Waiting: 30, Refused: 1, Handed: 1, Tenants: map[string]queue.Tenant{"a": {Waiting: 30}}}
+	if notes := queueNotes(&full, &queue.Stats{}, time.Minute, false); assert.Len(t, notes, 2) {
+		assert.Equal(t, `tenant "a" has 30 of the 30 requests that wait`, notes[1].Text, "alone, while others are refused")
+	}
+	full.Tenants = map[string]queue.Tenant{"": {Waiting: 30}}
+	assert.Len(t, queueNotes(&full, &queue.Stats{}, time.Minute, false), 1, "nobody has a name")
+	full = queue.Stats{Items: 30, PutRefused: 1, Tenants: map[string]queue.Tenant{"a": {Items: 30}}}
+	if notes := queueNotes(&full, &queue.Stats{}, time.Minute, false); assert.Len(t, notes, 2) {
+		assert.Equal(t, `tenant "a" has 30 of the 30 items that are kept`, notes[1].Text)
+	}
 	hogged := queue.Stats{Waiting: 100, Tenants: map[string]queue.Tenant{"secret": {Waiting: 99}, "b": {Waiting: 1}}}
 	assert.NotContains(t, queueNotes(&hogged, &hogged, time.Minute, true)[0].Text, "secret")
 }
