@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// classes is how many classes of priority there are.
-const classes = 8
+// classes is how many classes of priority there are. longestAging is the longest handicap, nine years: the sum of arrival and handicaps
+// must not overflow.
+const classes, longestAging = 8, math.MaxInt64 / 4 / classes
 
 // node is a place in a line: of a waiter, or of an item that is kept.
 type node[E any] struct {

@@ -60,11 +60,12 @@ func WithMaxAge(d time.Duration) Option {
 // WithAging allows classes (see [Place]): within a tenant, one of class c is served as if it had come c × handicap later.
 // So nobody is overtaken by one who came more than that later. Without this option or WithNewestFirst there is one class.
 func WithAging(handicap time.Duration) Option {
-	return positive("WithAging", handicap, func(c *config) { c.aging = min(handicap, math.MaxInt64/4/classes) })
+	return positive("WithAging", handicap, func(c *config) { c.aging = min(handicap, longestAging) })
 }
 
 // WithNewestFirst serves the newest taker first, as a server does in overload, or hands out the newest item first, as a
-// pool of connections does. Then lower classes come strictly first.
+// pool of connections does. Then lower classes come strictly first; in the line that is not the newest first, [WithAging] may say
+// otherwise.
 func WithNewestFirst(takers, items bool) Option {
 	return func(c *config) { c.newestTaker, c.newestItem = takers, items }
 }

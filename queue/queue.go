@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"reflect"
@@ -71,19 +72,17 @@ func New[T any](options ...Option) (*Queue[T], error) {
 	if q.timer == nil {
 		q.timer = timer.Shared()
 	}
-	if q.maxItems == 0 {
-		q.maxItems = math.MaxInt // more would not be counted
-	}
+	q.maxItems = cmp.Or(q.maxItems, math.MaxInt) // more would not be counted
 	_, q.manual = q.timer.(*timer.ManualTimer)
 	q.order(&q.mu.main)
 	q.mu.kinds, q.mu.tenants, q.mu.tail = map[string]*kind[T]{"": &q.mu.main}, map[string]int{}, &q.mu.ended
 	return q, nil
 }
 
-// order sets the order of the lines of k.
+// order sets the order of the lines of k. Without aging, classes are strict.
 func (q *Queue[T]) order(k *kind[T]) {
-	k.line.newest, k.line.aging = q.newestTaker, int64(q.aging)
-	k.items.newest, k.items.aging = q.newestItem, int64(q.aging)
+	k.line.newest, k.line.aging = q.newestTaker, cmp.Or(int64(q.aging), longestAging)
+	k.items.newest, k.items.aging = q.newestItem, k.line.aging
 }
 
 // findLocked returns the kind with that name; nil if nothing is in it and makes is false.
