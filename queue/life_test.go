@@ -120,6 +120,29 @@ func TestWhatIsPutBackComesFirst(t *testing.T) {
 	check(t, q)
 }
 
+// Whatever their classes are, and also where the newest item comes first.
+func TestItemsThatArePutBackKeepTheirOrder(t *testing.T) {
+	for _, options := range [][]Option{{WithAging(time.Second)}, {WithNewestFirst(false, true)}, {WithNewestFirst(true, false)}} {
+		q, clock := manual[int](t, options...)
+		for range classes {
+			require.NoError(t, q.Put(-1))
+			_, err := q.Take(background, 0)
+			require.NoError(t, err)
+		}
+		for i := range classes {
+			require.NoError(t, q.PutBack(i, Place{Class: classes - 1 - i}))
+			clock.AdvanceClock(time.Millisecond)
+			require.NoError(t, q.Put(classes+i))
+		}
+		for want := range classes {
+			item, err := q.Take(background, 0)
+			require.NoError(t, err)
+			assert.Equal(t, want, item)
+		}
+		check(t, q)
+	}
+}
+
 func TestOneWaiterWaitsForSeveralKinds(t *testing.T) {
 	q, _ := manual[string](t)
 	a, b, ab := Place{Kinds: []string{"a"}}, Place{Kinds: []string{"b"}}, Place{Kinds: []string{"b", "a", "b"}}

@@ -77,8 +77,9 @@ func (l *line[E]) push(x *node[E], tenant string) {
 	l.append(f, x)
 }
 
-// pushFront puts x before all that were not put back.
+// pushFront puts x before all that were not put back, and behind those that were.
 func (l *line[E]) pushFront(x *node[E]) {
+	x.class = 0
 	l.mark(&l.front, math.Inf(-1))
 	l.append(&l.front, x)
 }
@@ -164,7 +165,7 @@ func (l *line[E]) next() *node[E] {
 		f := l.heap[0]
 		if f.n > 0 {
 			l.virtual = max(l.virtual, f.tag)
-			return f.first(l.newest, l.aging)
+			return f.first(l.newest && f != &l.front, l.aging)
 		}
 		l.forget(f)
 	}
