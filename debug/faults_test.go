@@ -3,6 +3,7 @@ package debug
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -71,6 +72,7 @@ func TestAFaultSpeaks(t *testing.T) {
 					if assert.NotEmpty(t, notes) {
 						assert.Regexp(t, s.Note, notes[0].Text)
 					}
+					assert.Regexp(t, s.Also, fmt.Sprint(notes))
 					return !last
 				}
 				return true

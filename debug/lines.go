@@ -10,8 +10,8 @@ import (
 
 // When a line deserves a note.
 const (
-	hogShare  = 0.8              // of those who wait are of one tenant,
-	hogMany   = 20               // and so many wait
+	hogShare  = 0.8              // of those who wait, or of the items, are of one tenant,
+	hogMany   = 20               // and there are so many
 	stillLook = 30 * time.Second // that nothing was handed over
 )
 
@@ -29,16 +29,28 @@ func queueNotes(n, before *queue.Stats, length time.Duration, hidden bool) []Not
 	if putRefused > 0 {
 		b.lately("full: %s refused %s, by WithMaxItems", count(putRefused, "item was", "items were"), spanOf(length))
 	}
-	if all := byWaiting(n.Tenants); len(all) > 1 && n.Waiting >= hogMany {
-		if most := n.Tenants[all[0]].Waiting; float64(most) >= hogShare*float64(n.Waiting) {
-			name := quote(all[0])
-			if hidden {
-				name = errHidden.Error()
-			}
-			b.look("tenant %s is %d of the %d that wait", name, most, n.Waiting)
+	b.hog(n.Tenants, "requests that wait", refused > 0, hidden, func(t queue.Tenant) int { return t.Waiting })
+	b.hog(n.Tenants, "items that are kept", putRefused > 0, hidden, func(t queue.Tenant) int { return t.Items })
+	return b.sorted()
+}
+
+// hog says which of several tenants has most of a line. One that is alone is remarkable if the line is full: shares are fair, so those whom
+// it hogs may hardly ever wait. A request that waits for several kinds counts for each, as in all.
+func (b *notebook) hog(all map[string]queue.Tenant, what string, full, hidden bool, of func(queue.Tenant) int) {
+	sum, most, hog := 0, 0, ""
+	for name, t := range all {
+		n := of(t)
+		if sum += n; n > most {
+			most, hog = n, name
 		}
 	}
-	return b.sorted()
+	if alone := len(all) < 2; alone && (!full || hog == "") || sum < hogMany || float64(most) < hogShare*float64(sum) {
+		return
+	}
+	if hog = quote(hog); hidden {
+		hog = errHidden.Error()
+	}
+	b.look("tenant %s has %d of the %d %s", hog, most, sum, what)
 }
 
 // watermarkNotes says what is remarkable about a watermark in the last minute.

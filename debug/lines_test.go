@@ -28,7 +28,14 @@ func TestASickLineHasItsNote(t *testing.T) {
 		{"nobody puts back", func(n *queue.Stats) { n.Refused = 1 }, "trouble", "the line stands still: 40 requests wait, the longest for 1m0s, nothing was handed over, and 1 was refused in the last 2 min"},
 		{"it is full", func(n *queue.Stats) { n.Handed, n.Refused = 1001, 3 }, "trouble", "full: 3 requests were refused in the last 2 min, by WithMaxWaiting"},
 		{"nobody takes", func(n *queue.Stats) { n.PutRefused = 1 }, "trouble", "full: 1 item was refused in the last 2 min, by WithMaxItems"},
-		{"a tenant hogs it", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 32}, "b": {Waiting: 8}} }, "look", `tenant "a" is 32 of the 40 that wait`},
+		{"a tenant hogs it", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 32}, "b": {Waiting: 8}} }, "look", `tenant "a" has 32 of the 40 requests that wait`},
+		{"a tenant's requests for several kinds hog it", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 80}, "b": {Waiting: 20}} }, "look", `tenant "a" has 80 of the 100 requests that wait`},
+		{"a tenant's items hog it", func(n *queue.Stats) {
+			n.Tenants = map[string]queue.Tenant{"a": {Waiting: 20}, "b": {Waiting: 20, Items: 4}, "c": {Items: 16}}
+		}, "look", `tenant "c" has 16 of the 20 items that are kept`},
+		{"a tenant has many items", func(n *queue.Stats) {
+			n.Tenants = map[string]queue.Tenant{"a": {Waiting: 20, Items: 5}, "b": {Waiting: 20, Items: 15}}
+		}, "", ""},
 		{"a tenant has much", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 31}, "b": {Waiting: 9}} }, "", ""},
 		{"there is one tenant", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 40}} }, "", ""},
 		{"few wait", func(n *queue.Stats) {
@@ -38,6 +45,16 @@ func TestASickLineHasItsNote(t *testing.T) {
 		n := healthy
 		c.make(&n)
 		expectNote(t, c.name, queueNotes(&n, &healthy, 2*time.Minute, false), c.level, c.text)
+	}
+	full := queue.Stats{Waiting: 30, Refused: 1, Handed: 1, Tenants: map[string]queue.Tenant{"a": {Waiting: 30}}}
+	if notes := queueNotes(&full, &queue.Stats{}, time.Minute, false); assert.Len(t, notes, 2) {
+		assert.Equal(t, `tenant "a" has 30 of the 30 requests that wait`, notes[1].Text, "alone, while others are refused")
+	}
+	full.Tenants = map[string]queue.Tenant{"": {Waiting: 30}}
+	assert.Len(t, queueNotes(&full, &queue.Stats{}, time.Minute, false), 1, "nobody has a name")
+	full = queue.Stats{Items: 30, PutRefused: 1, Tenants: map[string]queue.Tenant{"a": {Items: 30}}}
+	if notes := queueNotes(&full, &queue.Stats{}, time.Minute, false); assert.Len(t, notes, 2) {
+		assert.Equal(t, `tenant "a" has 30 of the 30 items that are kept`, notes[1].Text)
 	}
 	hogged := queue.Stats{Waiting: 100, Tenants: map[string]queue.Tenant{"secret": {Waiting: 99}, "b": {Waiting: 1}}}
 	assert.NotContains(t, queueNotes(&hogged, &hogged, time.Minute, true)[0].Text, "secret")

@@ -22,12 +22,13 @@ func (q *Queue[T]) Close(cause error) (items []T) {
 	items = make([]T, 0, q.mu.kept)
 	q.mu.returned += int64(q.mu.kept)
 	for _, k := range q.mu.kinds {
-		for k.units > 0 {
+		for k.items.n > 0 {
 			items = append(items, q.takeLocked(k, 1))
 		}
+		q.mu.kept, k.units = q.mu.kept-k.units, 0 // those that are only counted may be billions
 		q.tidyLocked(k)
 	}
-	return items
+	return items[:cap(items)]
 }
 
 // closeLocked closes the queue unless it is closed: it ends those who wait, and refuses those who come later. What is kept

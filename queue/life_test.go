@@ -120,6 +120,29 @@ func TestWhatIsPutBackComesFirst(t *testing.T) {
 	check(t, q)
 }
 
+// Whatever their classes are, and also where the newest item comes first.
+func TestItemsThatArePutBackKeepTheirOrder(t *testing.T) {
+	for _, options := range [][]Option{{WithAging(time.Second)}, {WithNewestFirst(false, true)}, {WithNewestFirst(true, false)}} {
+		q, clock := manual[int](t, options...)
+		for range classes {
+			require.NoError(t, q.Put(-1))
+			_, err := q.Take(background, 0)
+			require.NoError(t, err)
+		}
+		for i := range classes {
+			require.NoError(t, q.PutBack(i, Place{Class: classes - 1 - i}))
+			clock.AdvanceClock(time.Millisecond)
+			require.NoError(t, q.Put(classes+i))
+		}
+		for want := range classes {
+			item, err := q.Take(background, 0)
+			require.NoError(t, err)
+			assert.Equal(t, want, item)
+		}
+		check(t, q)
+	}
+}
+
 func TestOneWaiterWaitsForSeveralKinds(t *testing.T) {
 	q, _ := manual[string](t)
 	a, b, ab := Place{Kinds: []string{"a"}}, Place{Kinds: []string{"b"}}, Place{Kinds: []string{"b", "a", "b"}}
@@ -310,10 +333,7 @@ func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
 				}
 			})
 		}
-		err := q.Shutdown(ctx)
-		if err != nil {
-			require.Equal(t, errCause, err, "all callbacks have returned")
-		}
+		require.Equal(t, errCause, q.Shutdown(ctx), "all callbacks have returned")
 		putters.Wait()
 		takers.Wait()
 		for _, w := range waiters {
@@ -326,6 +346,7 @@ func TestADrainOf20000ThatIsCutAnswersEverybody(t *testing.T) {
 		assert.Equal(t, s.Put, items.Load()+int64(returned), "put = handed + returned")
 		assert.Equal(t, items.Load(), s.Served)
 		assert.EqualValues(t, 4*each, s.Served+s.Left)
+		assert.True(t, s.Served > 0 && s.Left >= each, "it was cut: %+v", s)
 		check(t, q)
 	})
 }

@@ -16,10 +16,7 @@ import (
 	"github.com/delayedop/purgatory/timer"
 )
 
-const (
-	years           = 100 * 365 * 24 * time.Hour
-	longestHandicap = math.MaxInt64 / 4 / classes // a longer one is as long as this: classes are strict then
-)
+const years = 100 * 365 * 24 * time.Hour
 
 // fine returns a queue on a clock whose ticks are as short as they can be.
 func fine[T any](t *testing.T, options ...Option) (*Queue[T], *timer.ManualTimer) {
@@ -159,7 +156,7 @@ var limits = map[string]func(t *testing.T){
 			require.ErrorIs(t, err, ErrInvalid)
 			require.ErrorIs(t, q.Put(1, Place{Class: class}), ErrInvalid)
 		}
-		for _, handicap := range []time.Duration{1, 2, time.Second, longestHandicap} {
+		for _, handicap := range []time.Duration{1, 2, time.Second, longestAging} {
 			for class := 1; class < classes; class++ {
 				for _, later := range []time.Duration{-1, 0, 1} { // than the handicap of the class
 					q, clock := fine[int](t, WithAging(handicap))
@@ -240,6 +237,13 @@ func TestEachArgumentAtItsLimits(t *testing.T) {
 		require.NoError(t, q.Put(one))
 		_, err = q.Take(background, 0, Place{N: math.MaxInt})
 		require.NoError(t, err)
+		check(t, q)
+	})
+	t.Run("units that come back from Close", func(t *testing.T) {
+		q, _ := manual[struct{}](t)
+		require.NoError(t, q.Put(one, Place{N: math.MaxInt - 7}))
+		require.NoError(t, q.Put(one, Place{N: 7, Kinds: []string{"others"}}))
+		assert.Equal(t, math.MaxInt, len(q.Close(nil)), "at once") //nolint:testifylint // Len would print them
 		check(t, q)
 	})
 	t.Run("units that are put back beside as many others", func(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// classes is how many classes of priority there are.
-const classes = 8
+// classes is how many classes of priority there are. longestAging is the longest handicap, nine years: the sum of arrival and handicaps
+// must not overflow.
+const classes, longestAging = 8, math.MaxInt64 / 4 / classes
 
 // node is a place in a line: of a waiter, or of an item that is kept.
 type node[E any] struct {
@@ -76,8 +77,9 @@ func (l *line[E]) push(x *node[E], tenant string) {
 	l.append(f, x)
 }
 
-// pushFront puts x before all that were not put back.
+// pushFront puts x before all that were not put back, and behind those that were.
 func (l *line[E]) pushFront(x *node[E]) {
+	x.class = 0
 	l.mark(&l.front, math.Inf(-1))
 	l.append(&l.front, x)
 }
@@ -163,7 +165,7 @@ func (l *line[E]) next() *node[E] {
 		f := l.heap[0]
 		if f.n > 0 {
 			l.virtual = max(l.virtual, f.tag)
-			return f.first(l.newest, l.aging)
+			return f.first(l.newest && f != &l.front, l.aging)
 		}
 		l.forget(f)
 	}

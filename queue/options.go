@@ -10,14 +10,11 @@ import (
 )
 
 type config struct {
-	timer       timer.Timer
-	maxWaiting  int
-	maxItems    int
-	maxAge      time.Duration
-	aging       time.Duration
-	newestTaker bool
-	newestItem  bool
-	errs        error
+	timer                   timer.Timer
+	maxWaiting, maxItems    int
+	maxAge, aging           time.Duration
+	newestTaker, newestItem bool
+	errs                    error
 }
 
 // Option configures a queue.
@@ -63,11 +60,12 @@ func WithMaxAge(d time.Duration) Option {
 // WithAging allows classes (see [Place]): within a tenant, one of class c is served as if it had come c × handicap later.
 // So nobody is overtaken by one who came more than that later. Without this option or WithNewestFirst there is one class.
 func WithAging(handicap time.Duration) Option {
-	return positive("WithAging", handicap, func(c *config) { c.aging = min(handicap, math.MaxInt64/4/classes) })
+	return positive("WithAging", handicap, func(c *config) { c.aging = min(handicap, longestAging) })
 }
 
 // WithNewestFirst serves the newest taker first, as a server does in overload, or hands out the newest item first, as a
-// pool of connections does. Then lower classes come strictly first.
+// pool of connections does. Then lower classes come strictly first; in the line that is not the newest first, [WithAging] may say
+// otherwise.
 func WithNewestFirst(takers, items bool) Option {
 	return func(c *config) { c.newestTaker, c.newestItem = takers, items }
 }
@@ -111,23 +109,23 @@ func (q *Queue[T]) place(at []Place, kinds int) (p Place, err error) {
 	}
 	switch classed := q.aging > 0 || q.newestTaker || q.newestItem; {
 	case len(at) > 1:
-		err = fail(ErrInvalid, "%d places", len(at))
+		err = fail(ErrInvalid, "%d places, must be one", len(at))
 	case len(p.Kinds) > kinds:
-		err = fail(ErrInvalid, "%d kinds", len(p.Kinds))
+		err = fail(ErrInvalid, "%d kinds, an item is of one", len(p.Kinds))
 	case p.N < 1:
-		err = fail(ErrInvalid, "%d units", p.N)
+		err = fail(ErrInvalid, "%d units, must be positive", p.N)
 	case p.N > 1 && !q.units:
 		err = fail(ErrInvalid, "%d units, and only items without a size are counted", p.N)
 	case p.N > 1 && len(p.Kinds) > 1:
-		err = fail(ErrInvalid, "%d units of %d kinds", p.N, len(p.Kinds))
+		err = fail(ErrInvalid, "%d units of %d kinds, must be of one", p.N, len(p.Kinds))
 	case p.N > q.maxItems:
 		err = fail(ErrInvalid, "%d units, at most %d are kept", p.N, q.maxItems)
 	case !(p.Cost > 0) || math.IsInf(p.Cost, 1):
-		err = fail(ErrInvalid, "cost %v", p.Cost)
+		err = fail(ErrInvalid, "cost %v, must be positive and finite", p.Cost)
 	case p.Class < 0 || p.Class >= classes:
 		err = fail(ErrInvalid, "class %d, must be from 0 to %d", p.Class, classes-1)
 	case p.Class > 0 && !classed:
-		err = fail(ErrInvalid, "class %d without WithAging", p.Class)
+		err = fail(ErrInvalid, "class %d without WithAging or WithNewestFirst", p.Class)
 	}
 	return p, err
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"reflect"
@@ -71,19 +72,17 @@ func New[T any](options ...Option) (*Queue[T], error) {
 	if q.timer == nil {
 		q.timer = timer.Shared()
 	}
-	if q.maxItems == 0 {
-		q.maxItems = math.MaxInt // more would not be counted
-	}
+	q.maxItems = cmp.Or(q.maxItems, math.MaxInt) // more would not be counted
 	_, q.manual = q.timer.(*timer.ManualTimer)
 	q.order(&q.mu.main)
 	q.mu.kinds, q.mu.tenants, q.mu.tail = map[string]*kind[T]{"": &q.mu.main}, map[string]int{}, &q.mu.ended
 	return q, nil
 }
 
-// order sets the order of the lines of k.
+// order sets the order of the lines of k. Without aging, classes are strict.
 func (q *Queue[T]) order(k *kind[T]) {
-	k.line.newest, k.line.aging = q.newestTaker, int64(q.aging)
-	k.items.newest, k.items.aging = q.newestItem, int64(q.aging)
+	k.line.newest, k.line.aging = q.newestTaker, cmp.Or(int64(q.aging), longestAging)
+	k.items.newest, k.items.aging = q.newestItem, k.line.aging
 }
 
 // findLocked returns the kind with that name; nil if nothing is in it and makes is false.
@@ -120,12 +119,8 @@ func (q *Queue[T]) tidyLocked(k *kind[T]) {
 // fro: that takes twice the processor time, and serves no more, see bench/NOTES.md.
 func (q *Queue[T]) unlock() {
 	ended := q.mu.ended
-	if q.assertLocked(); ended == nil {
-		q.mu.Unlock()
-		return
-	}
 	q.mu.ended, q.mu.tail = nil, &q.mu.ended
-	if ended.next == nil && cap(ended.ready) > 0 {
+	if q.assertLocked(); ended != nil && ended.next == nil && cap(ended.ready) > 0 {
 		sched.Token(ended.ready).Put()
 		ended = nil
 	}
@@ -221,8 +216,8 @@ func (q *Queue[T]) Put(item T, at ...Place) error {
 }
 
 // PutBack gives back an item, or units, that was taken and is not done with, as that of a worker that has died: it comes
-// before all that is kept, behind what was put back before, past WithMaxItems, and its tenant is not charged again. No
-// more can be put back than was taken and has not been put back.
+// before all that is kept, behind what was put back before, past WithMaxItems, and its tenant is not charged again. Of the
+// place only the kind and N count. No more can be put back than was taken and has not been put back.
 //
 // Errors: [ErrClosed] or the cause that was given to Close, [ErrInvalid]. Then the item is still the caller's.
 func (q *Queue[T]) PutBack(item T, at ...Place) error {
@@ -249,6 +244,13 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	}
 	q.mu.Lock()
 	k := q.findLocked(p.Kinds[0], true)
+	if how == put && k.line.n == 0 && q.mu.closed == nil && p.N <= q.maxItems-q.mu.kept {
+		q.mu.counts.Put += int64(p.N)
+		q.keepLocked(k, item, p, false)
+		q.assertLocked()
+		q.mu.Unlock() // nobody has ended
+		return true, nil
+	}
 	var w *waiter[T]
 	if k.line.n > 0 {
 		w = q.nextLocked(k, -1)
@@ -275,7 +277,7 @@ func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (ac
 		return false, q.mu.closed
 	case how == put && p.N > q.maxItems-q.mu.kept:
 		counts.PutRefused += n
-		return false, fail(ErrFull, "%d units are kept", q.mu.kept)
+		return false, fail(ErrFull, "%d units beside %d, at most %d are kept", p.N, q.mu.kept, q.maxItems)
 	case how == putBack:
 		if taken := counts.Put - q.mu.returned - int64(q.mu.kept); n > taken {
 			return false, fail(ErrInvalid, "%d units are put back, %d are taken", n, taken)
@@ -286,7 +288,7 @@ func (q *Queue[T]) acceptLocked(k *kind[T], w *waiter[T], p *Place, how int) (ac
 		counts.Back += n
 		return true, nil
 	case how == hand && n > 1:
-		return false, fail(ErrInvalid, "%d units are handed, and nobody may need all", n)
+		return false, fail(ErrInvalid, "%d units, Hand gives one", n)
 	case how == hand && (w == nil || w.n > k.units+1):
 		return false, nil
 	}

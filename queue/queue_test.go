@@ -415,30 +415,30 @@ func TestBadInputIsAnErrorThatNamesIt(t *testing.T) {
 	var noClock *timer.ManualTimer
 	take := func(at ...Place) error { _, err := q.Take(background, 0, at...); return err }
 	for want, err := range map[string]error{
-		"-1 units":                                take(Place{N: -1}),
-		"11 units, at most 10 are kept":           take(Place{N: 11}),
-		"2 units, and only items without a size":  values.Put(1, Place{N: 2}),
-		"2 units of 2 kinds":                      take(Place{N: 2, Kinds: []string{"a", "b"}}),
-		"cost -1":                                 take(Place{Cost: -1}),
-		"cost NaN":                                take(Place{Cost: math.NaN()}),
-		"cost +Inf":                               q.Put(struct{}{}, Place{Cost: math.Inf(1)}),
-		"class -1, must be from 0 to 7":           values.Put(1, Place{Class: -1}),
-		"class 8, must be from 0 to 7":            values.Put(1, Place{Class: 8}),
-		"class 1 without WithAging":               take(Place{Class: 1}),
-		"2 kinds":                                 q.Put(struct{}{}, Place{Kinds: []string{"a", "b"}}),
-		"2 places":                                take(Place{}, Place{}),
-		"invalid: a nil context":                  q.Shutdown(nil),        //nolint:staticcheck // that is what is tested
-		"a nil context":                           second(q.Take(nil, 0)), //nolint:staticcheck // the same
-		"1 units are put back, 0 are taken":       q.PutBack(struct{}{}),
-		"2 units are handed, and nobody may need": second(q.Hand(struct{}{}, Place{N: 2})),
-		"a nil Option":                            second(New[int](nil)),
-		"WithMaxWaiting(0), must be positive":     second(New[int](WithMaxWaiting(0))),
-		"WithMaxItems(-1), must be positive":      second(New[int](WithMaxItems(-1))),
-		"WithMaxAge(0s), must be positive":        second(New[int](WithMaxAge(0))),
-		"WithAging(-1ns), must be positive":       second(New[int](WithAging(-1))),
-		"WithTimer(nil)":                          second(New[int](WithTimer(nil))),
-		"invalid: WithTimer(nil)":                 second(New[int](WithTimer(noClock))),
-		"WithMaxAge(-1ns), must be positive":      second(New[int](WithMaxAge(-1), WithMaxWaiting(0))),
+		"-1 units, must be positive":                   take(Place{N: -1}),
+		"11 units, at most 10 are kept":                take(Place{N: 11}),
+		"2 units, and only items without a size":       values.Put(1, Place{N: 2}),
+		"2 units of 2 kinds, must be of one":           take(Place{N: 2, Kinds: []string{"a", "b"}}),
+		"cost -1, must be positive and finite":         take(Place{Cost: -1}),
+		"cost NaN, must be":                            take(Place{Cost: math.NaN()}),
+		"cost +Inf, must be":                           q.Put(struct{}{}, Place{Cost: math.Inf(1)}),
+		"class -1, must be from 0 to 7":                values.Put(1, Place{Class: -1}),
+		"class 8, must be from 0 to 7":                 values.Put(1, Place{Class: 8}),
+		"class 1 without WithAging or WithNewestFirst": take(Place{Class: 1}),
+		"2 kinds, an item is of one":                   q.Put(struct{}{}, Place{Kinds: []string{"a", "b"}}),
+		"2 places, must be one":                        take(Place{}, Place{}),
+		"invalid: a nil context":                       q.Shutdown(nil),        //nolint:staticcheck // that is what is tested
+		"a nil context":                                second(q.Take(nil, 0)), //nolint:staticcheck // the same
+		"1 units are put back, 0 are taken":            q.PutBack(struct{}{}),
+		"2 units, Hand gives one":                      second(q.Hand(struct{}{}, Place{N: 2})),
+		"a nil Option":                                 second(New[int](nil)),
+		"WithMaxWaiting(0), must be positive":          second(New[int](WithMaxWaiting(0))),
+		"WithMaxItems(-1), must be positive":           second(New[int](WithMaxItems(-1))),
+		"WithMaxAge(0s), must be positive":             second(New[int](WithMaxAge(0))),
+		"WithAging(-1ns), must be positive":            second(New[int](WithAging(-1))),
+		"WithTimer(nil)":                               second(New[int](WithTimer(nil))),
+		"invalid: WithTimer(nil)":                      second(New[int](WithTimer(noClock))),
+		"WithMaxAge(-1ns), must be positive":           second(New[int](WithMaxAge(-1), WithMaxWaiting(0))),
 	} {
 		require.ErrorIs(t, err, ErrInvalid, want)
 		require.ErrorContains(t, err, want)
@@ -470,17 +470,17 @@ func TestErrorsSayWhatTheyAreAbout(t *testing.T) {
 	q, clock := manual[int](t, WithMaxWaiting(2), WithMaxItems(1), WithMaxAge(time.Second))
 	stale := started(t, q, Place{Tenant: "loud"})
 	_, err := q.Start(time.Minute, nil, Place{Tenant: "loud"})
-	require.EqualError(t, err, `queue: full: 1 wait, 1 of them for tenant "loud"`)
+	require.EqualError(t, err, `queue: full: 1 of at most 2 wait, 1 of them for tenant "loud"`)
 	w := started(t, q)
 	_, err = q.Start(time.Minute, nil)
-	require.EqualError(t, err, `queue: full: 2 wait, 0 of them for tenant ""`)
+	require.EqualError(t, err, `queue: full: 2 of at most 2 wait, 0 of them for tenant ""`)
 	clock.AdvanceClock(time.Minute)
 	fails(t, stale, ErrStale)
 	_, err = w.Result()
 	require.EqualError(t, err, "queue: waited too long: longer than WithMaxAge allows")
 	require.NotErrorIs(t, err, ErrExpired)
 	require.NoError(t, q.Put(1))
-	require.EqualError(t, q.Put(2), "queue: full: 1 units are kept")
+	require.EqualError(t, q.Put(2), "queue: full: 1 units beside 1, at most 1 are kept")
 	for err, text := range map[error]string{
 		errExpired: "queue: timed out: nothing came in time", errCancelled: "queue: cancelled: by Stop",
 		errClosed: "queue: closed: by Close or Shutdown",

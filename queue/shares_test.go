@@ -390,6 +390,33 @@ func TestTheLongestHandicapIsAStrictOrderOfClasses(t *testing.T) {
 	}
 }
 
+// Without aging, lower classes come strictly first, also in the line that is not the newest first.
+func TestClassesAreStrictWithoutAging(t *testing.T) {
+	for _, newest := range []struct{ takers, items bool }{{true, false}, {false, true}, {true, true}} {
+		q, clock := manual[int](t, WithNewestFirst(newest.takers, newest.items))
+		waiters := make([]*Waiter[int], classes)
+		for class := classes - 1; class >= 0; class-- {
+			waiters[class] = started(t, q, Place{Class: class})
+			clock.AdvanceClock(time.Second)
+		}
+		assert.Equal(t, classes*time.Second, q.Stats().Oldest, "it is in the last class")
+		for class, w := range waiters {
+			require.NoError(t, q.Put(class))
+			gets(t, w, class)
+		}
+		for class := classes - 1; class >= 0; class-- {
+			require.NoError(t, q.Put(class, Place{Class: class}))
+			clock.AdvanceClock(time.Second)
+		}
+		for class := range classes {
+			item, err := q.Take(background, 0)
+			require.NoError(t, err)
+			assert.Equal(t, class, item)
+		}
+		check(t, q)
+	}
+}
+
 func TestEqualRanksAreServedByClassAndArrival(t *testing.T) {
 	q, clock := manual[int](t, WithAging(time.Second))
 	low := []*Waiter[int]{started(t, q, Place{Class: 1}), started(t, q, Place{Class: 1})}

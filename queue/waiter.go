@@ -174,7 +174,7 @@ func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
 		return nil // who does not wait takes no place
 	}
 	q.mu.counts.Refused++
-	return fail(ErrFull, "%d wait, %d of them for tenant %q", q.mu.waiting, q.mu.tenants[p.Tenant], p.Tenant)
+	return fail(ErrFull, "%d of at most %d wait, %d of them for tenant %q", q.mu.waiting, q.maxWaiting, q.mu.tenants[p.Tenant], p.Tenant)
 }
 
 // lineUpLocked puts w into the line of each of its kinds, and serves that, until w is served.

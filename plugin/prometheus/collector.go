@@ -120,6 +120,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{ended, rejected, waited} {
 		out <- d
 	}
+	for _, h := range queueHogs {
+		out <- h.desc
+	}
 }
 
 // Collect implements prometheus.Collector. If a source's Stats panics, or ends its goroutine, Collect returns an
@@ -128,7 +131,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	collectAll(c, c.mu.sources, metrics, c.collect, out)
 	collectAll(c, c.mu.signals, signalMetrics, nil, out)
-	collectAll(c, c.mu.queues, queueMetrics, nil, out)
+	collectAll(c, c.mu.queues, queueMetrics, collectHogs, out)
 	collectAll(c, c.mu.watermarks, watermarkMetrics, nil, out)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/queue"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -141,7 +142,7 @@ func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
 	c, err := New()
 	require.NoError(t, err)
 	require.NoError(t, c.AddSignals(said{Name: "nats"}))
-	require.NoError(t, c.AddQueue("jobs", counted{}))
+	require.NoError(t, c.AddQueue("jobs", counted{Tenants: map[string]queue.Tenant{"hog": {Waiting: hogMany, Items: hogMany}}}))
 	require.NoError(t, c.AddWatermark("replicated", come{}))
 	require.NoError(t, c.Add(fixed(everything())))
 	text := scrape(t, c)

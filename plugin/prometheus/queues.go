@@ -1,6 +1,8 @@
 package prometheus
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/delayedop/purgatory/queue"
@@ -11,8 +13,9 @@ type QueueSource interface {
 	Stats() queue.Stats
 }
 
-// AddQueue collects one more line of items from the next scrape on, under a name that tells it apart from others. Tenants
-// are no labels: there may be any number of them. The debug page names them. Errors: ErrName, ErrNilSource.
+// AddQueue collects one more line of items from the next scrape on, under a name that tells it apart from others. There may be
+// any number of tenants, so none is a label, but for one that hogs the line: while it does, one more series names it.
+// The debug page names them all. Errors: ErrName, ErrNilSource.
 func (c *Collector) AddQueue(name string, s QueueSource) error {
 	if isNil(s) {
 		return ErrNilSource
@@ -65,4 +68,50 @@ var queueMetrics = []metric[queue.Stats]{
 		func(n *queue.Stats) int64 { return n.Left }),
 	queueCounter("refused_total", "Requests that were refused since the line, or the part of their tenant, is full.",
 		func(n *queue.Stats) int64 { return n.Refused }),
+}
+
+// A tenant hogs a line while it has hogShare of those who wait, or of the items that are kept, and there are hogMany: as on the debug page.
+const (
+	hogMany       = 20
+	hogShare      = 0.8
+	longestTenant = 200 // bytes of the label
+)
+
+// hog is a number of the tenant that hogs a line. Its series has the name of the tenant, and exists only meanwhile.
+type hog struct {
+	desc *prometheus.Desc
+	of   func(queue.Tenant) int
+}
+
+func queueHog(name, help string, of func(queue.Tenant) int) hog {
+	return hog{prometheus.NewDesc("purgatory_queue_"+name, help, []string{"queue", "tenant"}, nil), of}
+}
+
+var queueHogs = []hog{
+	queueHog("hog_waiting", "Requests that wait, of the tenant that has four fifths of them, or more; while 20 or more wait, and there is such a tenant.",
+		func(t queue.Tenant) int { return t.Waiting }),
+	queueHog("hog_items", "Items that are kept, of the tenant that has four fifths of them, or more; while 20 or more are kept, and there is such a tenant.",
+		func(t queue.Tenant) int { return t.Items }),
+}
+
+// collectHogs sends who hogs a line. Where nobody has a name, nobody does.
+func collectHogs(name string, n *queue.Stats, out chan<- prometheus.Metric) {
+	for _, h := range queueHogs {
+		all, most, hog := 0, 0, ""
+		for tenant, t := range n.Tenants {
+			of := h.of(t)
+			if all += of; of > most {
+				most, hog = of, tenant
+			}
+		}
+		if (hog != "" || len(n.Tenants) > 1) && all >= hogMany && float64(most) >= hogShare*float64(all) {
+			out <- prometheus.MustNewConstMetric(h.desc, prometheus.GaugeValue, float64(most), name, tenantLabel(hog))
+		}
+	}
+}
+
+// tenantLabel returns a name, which a client may have chosen, as the value of a label.
+func tenantLabel(name string) string {
+	name = label(name)
+	return strings.ToValidUTF8(name[:min(len(name), longestTenant)], "") // without the half of a character
 }

@@ -25,6 +25,8 @@ type Server struct {
 	// Page is the level of the worst note that the page should have after a while: "trouble", "look" or "" for none. Note is
 	// how that note should read.
 	Page, Note string
+	// Also is how another note should read; empty: there need be none.
+	Also string
 	// After is how soon the page should say so.
 	After time.Duration
 	// Alerts are those that should fire after twenty minutes.
@@ -98,6 +100,24 @@ func (s *server) takeSlots(end func()) {
 				end()
 			}
 		})
+	}
+}
+
+// flood has so many clients of two tenants use ten slots of a line, in which sixty may wait.
+func (s *server) flood(loud string, louds int, quiet string, quiets int) {
+	s.line, _ = queue.New[int](queue.WithMaxWaiting(60))
+	for range 10 {
+		_ = s.line.Put(0)
+	}
+	for tenant, clients := range map[string]int{loud: louds, quiet: quiets} {
+		for range clients {
+			s.each(time.Second, func(int) {
+				if _, err := s.line.Take(s.ctx, purgatory.NoTimeout, queue.Place{Tenant: tenant}); err == nil {
+					time.Sleep(time.Second)
+					_ = s.line.Put(0)
+				}
+			})
+		}
 	}
 }
 

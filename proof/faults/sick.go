@@ -208,4 +208,10 @@ var Sick = []Server{
 			s.takeSlots(func() {}) // nobody puts back
 		},
 	},
+	{
+		Name: "a tenant floods a line", Page: "trouble", Note: `^full: \d+ requests were refused in the last [\d.]+ (s|min), by WithMaxWaiting`, After: 24 * time.Second,
+		Also:   `tenant "flood" has \d\d of the \d\d requests that wait`,
+		Alerts: []string{"PurgatoryFull"},
+		run:    func(s *server) { s.flood("flood", 60, "quiet", 2) },
+	},
 }

@@ -24,6 +24,7 @@ const (
 	overtaken mistake = "newcomers overtake those who wait"
 	tooFew    mistake = "there are fewer units than were put"
 	behind    mistake = "what is put back comes last"
+	unshared  mistake = "tenants have no shares"
 )
 
 // shift is one history of a queue of package queue: some goroutines, a few calls each. Its clock counts the beginnings and
@@ -71,8 +72,9 @@ func (p *shift) request(random *rand.Rand) (e event, at queue.Place, ok bool) {
 		e.want = 1 + random.IntN(3)
 		at.N = e.want
 	}
-	at.Tenant = string("abc"[e.of])
-	at.Cost = 1
+	if at.Cost = 1; p.mistake != unshared {
+		at.Tenant = string("abc"[e.of])
+	}
 	return e, at, true
 }
 
@@ -334,7 +336,7 @@ func TestQueuesAreLinearizable(t *testing.T) {
 
 // Histories of queues with a mistake show that neither the model nor the histories are blind.
 func TestAMistakeOfAQueueIsFound(t *testing.T) {
-	for m, weights := range map[mistake]bool{dropped: false, overtaken: false, behind: false, tooFew: true} {
+	for m, weights := range map[mistake]bool{dropped: false, overtaken: false, behind: false, unshared: false, tooFew: true} {
 		t.Run(string(m), func(t *testing.T) {
 			if judgeQueues(t, 20_000, 1, weights, m) == nil {
 				t.Error("all histories are linearizable")
