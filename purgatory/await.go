@@ -72,6 +72,8 @@ type await struct {
 	// The holder writes these:
 	met  bool // ready has returned true in TryComplete
 	gone bool // a try has found that its context had ended
+
+	refused bool // a Wait whose ready had returned true; constant once StartWait has returned
 }
 
 func (w *await) TryComplete() bool {

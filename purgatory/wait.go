@@ -52,7 +52,8 @@ func (p *Purgatory[K]) StartWait(timeout time.Duration, ready func() bool, keys 
 		if !w.op.met {
 			return nil, err
 		}
-		close(w.op.ended) // the purgatory has closed meanwhile: the yes is the caller's all the same
+		w.op.refused = true // the purgatory has closed meanwhile: the yes is the caller's all the same
+		close(w.op.ended)
 	}
 	return w, nil
 }
@@ -62,15 +63,13 @@ func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
 
 // Err returns how the wait has ended, with the errors of [Purgatory.Await], and before that [ErrPending].
 func (w *Wait[K]) Err() error {
-	if w.op.Outcome() != operation.Pending {
-		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
-	}
-	select {
-	case <-w.op.ended: // ready had returned true before the wait could begin
+	switch {
+	case w.op.refused:
 		return nil
-	default:
+	case w.op.Outcome() == operation.Pending:
 		return w.p.errorf(ErrPending, "the wait has not ended")
 	}
+	return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
 }
 
 // Stop ends the wait as cancelled, and reports whether this call has: not if the wait has ended, or if another
