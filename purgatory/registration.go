@@ -161,6 +161,7 @@ func (p *Purgatory[K]) watch(m *machine.Machine, timeout time.Duration, waits []
 		first = p.watchers.Shard(waits[0].Hash)
 	}
 	if !first.Watch(m, m.First(), &waits[0]) {
+		m.SetStart(-1)               // for unwind: a key's String may call runtime.Goexit below
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {
