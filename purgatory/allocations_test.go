@@ -90,6 +90,24 @@ func TestEndingAnOperationAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Where nobody waits, no verb that ends operations allocates.
+func TestEndingNobodyAllocatesNothing(t *testing.T) {
+	p, other := onManualClock[string](t), onManualClock[string](t)
+	ended, fresh, foreign := submitted(t, p, "a"), &op{}, submitted(t, other, "a")
+	p.ForceComplete(ended)
+	for name, end := range map[string]func(){
+		"CheckAndComplete": func() { p.CheckAndComplete("a", "b") },
+		"Signal":           func() { p.Signal("a", "b") },
+		"CancelForKey":     func() { p.CancelForKey("a", errGone) },
+		"ForceComplete":    func() { p.ForceComplete(ended); p.ForceComplete(fresh); p.ForceComplete(foreign) },
+		"Cancel, ended":    func() { p.Cancel(ended, errGone) },
+		"Cancel, fresh":    func() { p.Cancel(fresh, errGone) },
+		"Cancel, foreign":  func() { p.Cancel(foreign, errGone) },
+	} {
+		assert.Zero(t, testing.AllocsPerRun(100, end), name)
+	}
+}
+
 // Submitting an operation with one key allocates nothing, one with several keys an array of watches, and with more keys than fit on
 // the stack another one of keys.
 func TestSubmittingAllocatesAtMostTwiceBesideTheOperation(t *testing.T) {

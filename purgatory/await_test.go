@@ -2,6 +2,7 @@ package purgatory_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -337,6 +338,26 @@ func TestAWaitEndsAsAnAwaitDoes(t *testing.T) {
 	require.ErrorIs(t, err, purgatory.ErrNilOperation)
 	_, err = p.StartWait(purgatory.NoTimeout, met.Load)
 	require.ErrorIs(t, err, purgatory.ErrNoKeys)
+}
+
+// Who asks beside the end of a wait gets its error, or that it is pending, but no yes.
+func TestTheErrorOfAWaitBesideItsEnd(t *testing.T) {
+	p := open[string](t)
+	started := make(chan *purgatory.Wait[string])
+	defer close(started)
+	go func() {
+		for w := range started {
+			w.Stop()
+		}
+	}()
+	for range 300 {
+		w, err := p.StartWait(hour, func() bool { return false }, "a")
+		require.NoError(t, err)
+		started <- w
+		for err = w.Err(); errors.Is(err, purgatory.ErrPending); err = w.Err() {
+		}
+		require.ErrorIs(t, err, purgatory.ErrCancelled)
+	}
 }
 
 // A wait that was stopped leaves nothing behind, and costs two allocations and no goroutine.

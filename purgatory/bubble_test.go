@@ -161,3 +161,21 @@ func TestAPurgatoryThatIsMadeInABubbleIsUsedThere(t *testing.T) {
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
 }
+
+// A purgatory without a reaper needs no Close, in a bubble either: no worker stays when its work is done.
+func TestAPurgatoryWithoutAReaperNeedsNoCloseInABubble(t *testing.T) {
+	for name, opts := range map[string][]purgatory.Option{"none was started": nil, "WithoutReaper": {purgatory.WithoutReaper()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := purgatory.Must(purgatory.New[string]("test", opts...))
+				var met atomic.Bool
+				o := until(&met)
+				submit(t, p, o, purgatory.NoTimeout, "a")
+				met.Store(true)
+				p.Signal("a")
+				synctest.Wait()
+				ended(t, o, operation.Satisfied)
+			})
+		})
+	}
+}

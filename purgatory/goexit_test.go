@@ -50,6 +50,29 @@ func TestGoexitLosesNoMarkLeftToTheHolder(t *testing.T) {
 	assert.Equal(t, operation.Satisfied, op.Outcome())
 }
 
+// exits is a key whose String calls runtime.Goexit.
+type exits int
+
+func (exits) String() string { runtime.Goexit(); return "" }
+
+// A refusal that names such a key has given back what the operation had.
+func TestAGoexitInARefusalLeavesNothing(t *testing.T) {
+	p := onManualClock[exits](t, purgatory.WithMaxPending(2), purgatory.WithMaxPendingPerKey(1))
+	submit(t, p, &op{}, hour, 1)
+	refused := &op{}
+	for name, register := range map[string]func(){
+		"operation": func() { _, _ = p.TryCompleteElseWatch(refused, hour, 1) },
+		"Await":     func() { _ = p.Await(t.Context(), hour, func() bool { return false }, 1) },
+		"StartWait": func() { _, _ = p.StartWait(hour, func() bool { return false }, 1) },
+	} {
+		inBackground(register)()
+		assert.Equal(t, []int{1, 1}, []int{p.NumDelayed(), p.Watched()}, name)
+	}
+	assert.False(t, p.Cancel(refused, errGone))
+	assert.Zero(t, p.Waited(refused))
+	submit(t, p, &op{}, hour, 2)
+}
+
 // leaver is an operation whose callbacks call runtime.Goexit.
 type leaver struct {
 	operation.DelayedOperation

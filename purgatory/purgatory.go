@@ -90,7 +90,7 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 	p.entries = timer.EntriesOf(p.timer)
 	_, manual := p.timer.(*timer.ManualTimer)
 	p.clocked = !manual
-	if !manual {
+	if !manual && !sched.InBubble() { // a bubble could not end
 		p.crew.pool.MayLinger()
 	}
 	if manual || !cfg.reaper {

@@ -161,6 +161,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 	}
 	m.SetStart(now)
 	if !p.watchers.Watch(m, m.First(), first) {
+		m.SetStart(-1)               // for unwind: a key's String may call runtime.Goexit below
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {

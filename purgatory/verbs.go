@@ -119,6 +119,9 @@ func (p *Purgatory[K]) ForceComplete(op operation.Operation) bool {
 // Cancel is [Purgatory.ForceComplete] with the outcome cancelled and a cause, for [operation.DelayedOperation.Cause].
 // With [context.Canceled] or [context.DeadlineExceeded] the client has given up: see [Stats].
 func (p *Purgatory[K]) Cancel(op operation.Operation, cause error) (cancelled bool) {
+	if m := machine.Of(op); m.Owner() != p.id || m.Ending() {
+		return false
+	}
 	own := cause // as in CancelForKey
 	cancelled = p.endNow(op, machine.Cancelled, &own)
 	if cancelled && (cause == context.Canceled || cause == context.DeadlineExceeded) { //nolint:errorlint // what context.Cause returns, and no method of the user's

@@ -63,10 +63,11 @@ func (w *Wait[K]) Done() <-chan struct{} { return w.op.ended }
 
 // Err returns how the wait has ended, with the errors of [Purgatory.Await], and before that [ErrPending].
 func (w *Wait[K]) Err() error {
-	if w.op.Outcome() != operation.Pending {
+	over := sched.Closed(w.op.ended) // asked first: it closes when the outcome is final
+	switch {
+	case w.op.Outcome() != operation.Pending:
 		return w.p.howEnded(&w.op.DelayedOperation, w.timeout)
-	}
-	if sched.Closed(w.op.ended) { // ready had returned true before the wait could begin
+	case over: // ready had returned true before the wait could begin
 		return nil
 	}
 	return w.p.errorf(ErrPending, "the wait has not ended")
