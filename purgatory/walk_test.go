@@ -358,7 +358,13 @@ func TestABatchHasItsBound(t *testing.T) {
 		p := onManualClock[string](t)
 		tried, first, met := 0, 0, false
 		for range n {
-			o := &op{try: func() bool { tried++; return met }}
+			o := &op{try: func() bool {
+				if met {
+					assert.EqualValues(t, tried/8*8, p.Stats().Checks, "a group is counted when all of it were tried")
+				}
+				tried++
+				return met
+			}}
 			o.complete = func() {
 				if first == 0 {
 					first = tried
