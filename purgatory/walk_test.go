@@ -312,22 +312,24 @@ func TestAKeyIsCancelledBesideItsWalk(t *testing.T) {
 	}
 }
 
-// CancelForKey claims all operations of the key before it runs the first callback, which may call what it likes.
+// CancelForKey claims all operations of the key, 32 in a hold, before it runs the first callback, which may call what it likes.
 func TestACancellationClaimsAllBeforeItsFirstCallback(t *testing.T) {
-	p := onManualClock[string](t)
-	all := make([]*op, 300)
-	for i := range all {
-		all[i] = submitted(t, p, "a")
-		all[i].complete = func() {
-			assert.Equal(t, operation.Cancelled, all[len(all)-1].Outcome())
-			assert.Zero(t, p.CancelForKey("a", nil)+p.CheckAndComplete("a"))
-			assert.False(t, p.ForceComplete(all[len(all)-1]))
+	for _, n := range []int{1, 31, 32, 33, 63, 64, 65, 300} {
+		p := onManualClock[string](t)
+		all := make([]*op, n)
+		for i := range all {
+			all[i] = submitted(t, p, "a")
+			all[i].complete = func() {
+				assert.Equal(t, operation.Cancelled, all[n-1].Outcome())
+				assert.Zero(t, p.CancelForKey("a", nil)+p.CheckAndComplete("a"))
+				assert.False(t, p.ForceComplete(all[n-1]))
+			}
 		}
-	}
-	assert.Equal(t, 300, p.CancelForKey("a", errGone))
-	for _, o := range all {
-		ended(t, o, operation.Cancelled)
-		assert.Equal(t, errGone, o.Cause())
+		assert.Equal(t, n, p.CancelForKey("a", errGone))
+		for _, o := range all {
+			ended(t, o, operation.Cancelled)
+			assert.Equal(t, errGone, o.Cause())
+		}
 	}
 }
 

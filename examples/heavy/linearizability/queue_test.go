@@ -199,11 +199,14 @@ func (p *shift) start(random *rand.Rand) {
 	}
 	from := p.tick()
 	p.group.Add(1)
+	looks, yields := random.IntN(3), random.IntN(4) // 0 looks: a callback
 	done := func(item byte, err error) {
+		for range yields { // others come while the clock stands there, and have those run that are due, too
+			runtime.Gosched()
+		}
 		p.ended(from, e, item, err)
 		p.group.Done()
 	}
-	looks := random.IntN(3) // 0: a callback
 	var err error
 	if p.units != nil {
 		err = started(p, p.units, from, e, d, at, looks, func(_ struct{}, err error) { done(0, err) })
