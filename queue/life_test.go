@@ -344,4 +344,12 @@ func TestStatsSayWhoWaitsForHowLong(t *testing.T) {
 	}, q.Stats())
 	q.Close(nil)
 	assert.Equal(t, Stats{Put: 1, Left: 3, Tenants: map[string]Tenant{}}, q.Stats())
+
+	q, _ = manual[int](t) // a tenant that only owes something is not named
+	for _, at := range []Place{{Tenant: "a", Cost: 10}, {Tenant: "b"}, {Tenant: "b"}} {
+		require.NoError(t, q.Put(1, at))
+	}
+	_, err := q.Take(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Equal(t, Stats{Put: 3, Handed: 1, Served: 1, Items: 2, Tenants: map[string]Tenant{"b": {0, 2, 0}}}, q.Stats())
 }
