@@ -25,12 +25,13 @@ type chained struct {
 	number int
 }
 
+const chainKey = 7
+
 type chain struct {
 	p       *intPurgatory
 	length  int
 	reached int
-	depth   int // deepest stack
-	key     func(number int) int
+	depth   int                        // deepest stack
 	end     func(c *chain, o *chained) // completes the operation
 }
 
@@ -46,7 +47,7 @@ func (o *chained) OnComplete() {
 		return
 	}
 	next := &chained{chain: c, number: o.number + 1}
-	if _, err := c.p.TryCompleteElseWatch(next, hour, c.key(next.number)); err != nil {
+	if _, err := c.p.TryCompleteElseWatch(next, hour, chainKey); err != nil {
 		panic(err)
 	}
 	c.end(c, next)
@@ -55,16 +56,16 @@ func (o *chained) OnComplete() {
 func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 	const length = 8000 // several times the frames that are allowed
 	ways := map[string]func(c *chain, o *chained){
-		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(c.key(o.number)) },
+		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(chainKey) },
 		"force":  func(c *chain, o *chained) { c.p.ForceComplete(o) },
-		"cancel": func(c *chain, o *chained) { c.p.CancelForKey(c.key(o.number), nil) },
+		"cancel": func(c *chain, o *chained) { c.p.CancelForKey(chainKey, nil) },
 	}
 	for name, end := range ways {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[int](t)
-			c := &chain{p: p, length: length, reached: -1, end: end, key: func(int) int { return 7 }}
+			c := &chain{p: p, length: length, reached: -1, end: end}
 			first := &chained{chain: c}
-			submit(t, p, first, hour, 7)
+			submit(t, p, first, hour, chainKey)
 			end(c, first)
 			answered(t, p, int64(length)+1)
 			assert.Less(t, c.depth, 1500, "frames")
@@ -91,16 +92,6 @@ func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 		eventually(t, func() bool { return n.Load() == int64(length) }, "workers go on where the stack is deep")
 		require.NoError(t, p.Shutdown(t.Context()))
 		assert.Less(t, deepest, 1500, "frames")
-	})
-	t.Run("all keys of one shard", func(t *testing.T) {
-		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
-		c := &chain{p: p, length: length, reached: -1, end: ways["check"], key: func(n int) int { return n % 1000 }}
-		submit(t, p, &chained{chain: c}, hour, 0)
-		c.reached = 0
-		p.CheckAndComplete(0)
-		answered(t, p, int64(length)+1)
-		assert.EqualValues(t, length+1, conserved(t, p).Satisfied)
-		assert.Less(t, c.depth, 1500, "frames")
 	})
 }
 
@@ -346,10 +337,10 @@ func TestKAFKA15380DeferredCompletionsRunOnEveryPath(t *testing.T) {
 		"close":  func(p *intPurgatory, _ *chained) { assert.NoError(t, p.Close()) },
 	} {
 		p := onManualClock[int](t)
-		c := &chain{p: p, length: 500, reached: -1, key: func(int) int { return 7 }}
+		c := &chain{p: p, length: 500, reached: -1}
 		c.end = func(c *chain, o *chained) { c.p.ForceComplete(o) }
 		first := &chained{chain: c}
-		submit(t, p, first, hour, 7)
+		submit(t, p, first, hour, chainKey)
 		if name == "close" {
 			c.length = 0 // the purgatory accepts no operation any more
 		}

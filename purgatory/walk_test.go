@@ -59,34 +59,6 @@ func TestACrowdOfChecksMakesFewTries(t *testing.T) {
 	assert.Equal(t, waiting, p.CheckAndComplete(1))
 }
 
-// While a TryComplete blocks, checks of its key return at once, whatever their number, and make one more walk.
-func TestAnyNumberOfChecksBesideAWalkMakeOneMore(t *testing.T) {
-	p := onManualClock[string](t)
-	g := newGate()
-	blocks, others := submitted(t, p, "a"), make([]*op, 100)
-	for i := range others {
-		others[i] = submitted(t, p, "a")
-	}
-	blocks.try = func() bool {
-		if blocks.tries.Load() == 3 {
-			g.pass()
-		}
-		return false
-	}
-	wait := inBackground(func() { assert.Zero(t, p.CheckAndComplete("a")) })
-	<-g.entered
-	for range 50 {
-		assert.Zero(t, p.CheckAndComplete("a"))
-		p.Signal("a")
-	}
-	assert.True(t, p.WorkersIdle(), "no worker is needed")
-	close(g.leave)
-	wait()
-	for _, o := range append(others, blocks) {
-		assert.EqualValues(t, 2+2, o.tries.Load(), "in each of two walks once")
-	}
-}
-
 // The first callback of a batch blocks, so that the walk of its check pauses. Another check takes over what the walk has not come to, also
 // if it asks for lower positions only, and the first one does not try it again. (In the second half, nobody comes: it goes on itself.)
 func TestAnotherWalkTakesOverTheRestOfAPausedOne(t *testing.T) {
