@@ -50,6 +50,7 @@ func TestAPanicOfTheWaitersIsLogged(t *testing.T) {
 		require.NoError(t, p.Close())
 		assert.Contains(t, log.String(), `level=WARN msg=signals.resync.failed signals=signals error="panic: of the user's`)
 		assert.Contains(t, log.String(), "SignalUpTo")
+		assert.Positive(t, r.Stats().Rechecks, "it goes on after a pause")
 	})
 }
 
