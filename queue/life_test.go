@@ -230,9 +230,13 @@ func TestADrainServesThoseWhoWait(t *testing.T) {
 // A drain is over when the last one has ended, in whatever way it waits and ends.
 func TestADrainIsOverWhenNobodyWaits(t *testing.T) {
 	for name, end := range map[string]func(q *Queue[int], w *Waiter[int], leave func()){
-		"Take, served":    func(q *Queue[int], w *Waiter[int], _ func()) { w.Stop(); assert.NoError(t, q.Put(1)) },
-		"Take, has left":  func(_ *Queue[int], w *Waiter[int], leave func()) { w.Stop(); leave() },
-		"Start, served":   func(q *Queue[int], _ *Waiter[int], leave func()) { leave(); synctest.Wait(); assert.NoError(t, q.Put(1)) },
+		"Take, served":   func(q *Queue[int], w *Waiter[int], _ func()) { w.Stop(); assert.NoError(t, q.Put(1)) },
+		"Take, has left": func(_ *Queue[int], w *Waiter[int], leave func()) { w.Stop(); leave() },
+		"Start, served": func(q *Queue[int], _ *Waiter[int], leave func()) {
+			leave()
+			synctest.Wait()
+			assert.NoError(t, q.Put(1))
+		},
 		"Start, stopped":  func(_ *Queue[int], w *Waiter[int], leave func()) { leave(); synctest.Wait(); w.Stop() },
 		"Start, too late": func(_ *Queue[int], _ *Waiter[int], leave func()) { leave(); time.Sleep(time.Hour) },
 	} {
