@@ -127,7 +127,7 @@ check: ## the core and its contract, without the race detector: a quick look, a 
 	@$(GO) test -short . ./operation ./timer ./watchers ./reaper ./purgatory/... ./internal/... ./future ./watermark ./examples/quickstart
 
 .PHONY: test
-test: ## every test of the library and of every nested module, under the race detector: eight minutes on two processors
+test: ## every test of the library and of every nested module, under the race detector: five minutes on two processors
 	@$(if $(RACE),,echo "no C compiler ($(CC_NAME)): the tests run WITHOUT the race detector")
 	@echo "$(words $(MODULES)) modules, $(SIDE_BY_SIDE) at a time; the output of each comes when it has ended"
 	@$(call in-modules,$(LONG) $(filter-out $(LONG),$(MODULES)),$(TEST_ENV) $(GO) test $(RACE) $(TEST_FLAGS) -timeout $(TEST_TIMEOUT) ./...,$(SIDE_BY_SIDE))

@@ -154,6 +154,24 @@ func TestEveryWaiterGetsTheResult(t *testing.T) {
 	})
 }
 
+// A function that blocks holds up no drain: a worker calls it.
+func TestAFunctionThatBlocksHoldsUpNoDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newManual(t)
+		goOn := make(chan struct{})
+		_, err := GatherFunc(p, time.Hour, All(1), func([]Result[int], error) { <-goOn }, "f")
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		drained := make(chan error, 1)
+		go func() { drained <- p.Shutdown(ctx) }()
+		time.Sleep(time.Minute)
+		require.Len(t, drained, 1)
+		require.ErrorContains(t, <-drained, "1 operations are unanswered")
+		close(goOn)
+	})
+}
+
 func TestCancelAndCloseEndTheFuture(t *testing.T) {
 	because := errors.New("leader has moved")
 	for _, test := range []struct {

@@ -2,8 +2,6 @@ package purgatory_test
 
 import (
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,32 +68,6 @@ func TestTheBoundOfAKeyIsForTheFirst(t *testing.T) {
 	submitted(t, p, "c") // and takes no place of the purgatory's
 	_, err := p.TryCompleteElseWatch(&op{}, hour, "d")
 	require.ErrorIs(t, err, purgatory.ErrFull)
-}
-
-// Of those who come at once no more wait for a key than its bound allows.
-func TestNoMoreWaitForAKeyThanItsBoundAllows(t *testing.T) {
-	const most = 2
-	for range howMany(2_000, 400) {
-		p := open[int](t, purgatory.WithMaxPendingPerKey(most), purgatory.WithoutReaper())
-		var accepted atomic.Int32
-		var all sync.WaitGroup
-		begin := make(chan struct{})
-		for range 4 {
-			all.Go(func() {
-				<-begin
-				if _, err := p.TryCompleteElseWatch(&op{}, hour, 7); err == nil {
-					accepted.Add(1)
-				} else {
-					assert.ErrorIs(t, err, purgatory.ErrFull)
-				}
-			})
-		}
-		close(begin)
-		all.Wait()
-		require.EqualValues(t, most, accepted.Load())
-		require.Equal(t, most, p.Waiting(7))
-		require.NoError(t, p.Close())
-	}
 }
 
 // Who is met at once does not wait: it is not refused, by whatever form it comes and whatever is full. One that has to wait is.

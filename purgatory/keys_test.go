@@ -231,7 +231,7 @@ func TestEveryMethodBoundsItsKeysAndPositions(t *testing.T) {
 			all := upTo(operation.MaxKeys + 1)
 			assert.ErrorIs(t, call(nil), purgatory.ErrNoKeys)
 			assert.ErrorIs(t, call(all), purgatory.ErrTooManyKeys)
-			for _, keys := range [][]int{all[:1], all[:operation.MaxKeys]} {
+			for _, keys := range [][]int{all[:1], all[:operation.MaxKeys-1], all[:operation.MaxKeys]} {
 				if err := call(keys); err != nil {
 					assert.ErrorIs(t, err, purgatory.ErrExpired)
 				}

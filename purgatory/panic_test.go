@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -36,6 +37,21 @@ func TestAPanicInTheSecondTryCountsAsFalse(t *testing.T) {
 	assert.EqualValues(t, 3, o.tries.Load())
 	told.are(t, 1)
 	pending(t, o)
+}
+
+// The handler is told of a panic of what the user has put into the purgatory's timer, too.
+func TestAPanicOnThePurgatorysTimerIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told panics
+		p := open[string](t, told.option())
+		_, err := p.OwnTimer().AfterFunc(time.Second, func() { panic("of the user's") })
+		require.NoError(t, err)
+		p.StartReaper()
+		time.Sleep(time.Minute)
+		told.are(t, 1)
+		assert.EqualValues(t, 1, p.Stats().Panics)
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
 }
 
 // A panic in the first try is reported though the registration is refused.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,12 +25,13 @@ type chained struct {
 	number int
 }
 
+const chainKey = 7
+
 type chain struct {
 	p       *intPurgatory
 	length  int
 	reached int
-	depth   int // deepest stack
-	key     func(number int) int
+	depth   int                        // deepest stack
 	end     func(c *chain, o *chained) // completes the operation
 }
 
@@ -45,7 +47,7 @@ func (o *chained) OnComplete() {
 		return
 	}
 	next := &chained{chain: c, number: o.number + 1}
-	if _, err := c.p.TryCompleteElseWatch(next, hour, c.key(next.number)); err != nil {
+	if _, err := c.p.TryCompleteElseWatch(next, hour, chainKey); err != nil {
 		panic(err)
 	}
 	c.end(c, next)
@@ -54,16 +56,16 @@ func (o *chained) OnComplete() {
 func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 	const length = 8000 // several times the frames that are allowed
 	ways := map[string]func(c *chain, o *chained){
-		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(c.key(o.number)) },
+		"check":  func(c *chain, o *chained) { c.reached = o.number; c.p.CheckAndComplete(chainKey) },
 		"force":  func(c *chain, o *chained) { c.p.ForceComplete(o) },
-		"cancel": func(c *chain, o *chained) { c.p.CancelForKey(c.key(o.number), nil) },
+		"cancel": func(c *chain, o *chained) { c.p.CancelForKey(chainKey, nil) },
 	}
 	for name, end := range ways {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[int](t)
-			c := &chain{p: p, length: length, reached: -1, end: end, key: func(int) int { return 7 }}
+			c := &chain{p: p, length: length, reached: -1, end: end}
 			first := &chained{chain: c}
-			submit(t, p, first, hour, 7)
+			submit(t, p, first, hour, chainKey)
 			end(c, first)
 			answered(t, p, int64(length)+1)
 			assert.Less(t, c.depth, 1500, "frames")
@@ -90,16 +92,6 @@ func TestAChainOfCompletionsDoesNotGrowTheStack(t *testing.T) {
 		eventually(t, func() bool { return n.Load() == int64(length) }, "workers go on where the stack is deep")
 		require.NoError(t, p.Shutdown(t.Context()))
 		assert.Less(t, deepest, 1500, "frames")
-	})
-	t.Run("all keys of one shard", func(t *testing.T) {
-		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
-		c := &chain{p: p, length: length, reached: -1, end: ways["check"], key: func(n int) int { return n % 1000 }}
-		submit(t, p, &chained{chain: c}, hour, 0)
-		c.reached = 0
-		p.CheckAndComplete(0)
-		answered(t, p, int64(length)+1)
-		assert.EqualValues(t, length+1, conserved(t, p).Satisfied)
-		assert.Less(t, c.depth, 1500, "frames")
 	})
 }
 
@@ -247,22 +239,73 @@ func nest(frames int, f func()) {
 	nest(frames-1, f)
 }
 
-// A goroutine that ends an operation inside another callback, on a deep stack, leaves the callbacks to a worker, if it looks: at each
-// 32nd level in a shard. On a stack that is not deep it runs them itself.
+// framesOfRun returns how many frames there are where the goroutine that runs a callback decides whether it does, or a worker.
+func framesOfRun() (n int) {
+	pcs := make([]uintptr, 2*machine.DeepStack)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for more, counts := true, false; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if counts = counts || strings.HasSuffix(f.Function, ".run"); counts {
+			n++
+		}
+	}
+	return n
+}
+
+// A goroutine that ends an operation inside another callback, on a stack of 400 frames, leaves the callbacks to a worker, if it looks: at
+// each 32nd level in a shard. Otherwise it runs them itself.
 func TestCallbacksAreHandedOverOnADeepStackOnly(t *testing.T) {
-	for frames, deep := range map[int]bool{0: false, machine.DeepStack / 2: false, machine.DeepStack: true} {
+	// force ends an operation at a level, on a stack with more frames than the goroutine has anyway.
+	force := func(level, more int) (handedOver bool, frames int) {
 		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
 		held := purgatory.HoldWorkers(t, p)
-		disperse := crowd(t, p, purgatory.LookEvery-2)
-		inner := submitted(t, p, 1)
-		outer := &op{complete: func() { nest(frames, func() { assert.True(t, p.ForceComplete(inner)) }) }}
+		disperse := crowd(t, p, level-2)
+		defer disperse()
+		inner := &op{complete: func() { frames = framesOfRun() }}
+		submit(t, p, inner, hour, 1)
+		outer := &op{complete: func() { nest(more, func() { assert.True(t, p.ForceComplete(inner)) }) }}
 		submit(t, p, outer, hour, 2)
 		require.True(t, p.ForceComplete(outer))
 		assert.Equal(t, operation.Forced, inner.Outcome(), "it has ended in any case")
-		assert.Equal(t, !deep, inner.completed.Load() == 1, "%d frames", frames)
+		handedOver = inner.completed.Load() == 0
 		held.Work()
 		ended(t, inner, operation.Forced)
-		disperse()
+		return handedOver, frames
+	}
+	_, base := force(2, 0)
+	for _, level := range []int{2, 31, 32, 33, 63, 64, 65} {
+		for _, frames := range []int{base, 399, 400, 401} {
+			handedOver, at := force(level, frames-base)
+			assert.Equal(t, frames >= 400 && level%32 == 0, handedOver, "level %d, %d frames", level, frames)
+			if !handedOver {
+				assert.Equal(t, frames, at)
+			}
+		}
+	}
+}
+
+// Each level of a chain is a callback that ends the next operation. On a deep stack a worker goes on at the 32nd, and has a stack of its own.
+func TestAChainIsHandedOverAtTheLevelWhereItLooks(t *testing.T) {
+	for _, levels := range []int{31, 32, 33, 65} {
+		p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+		held := purgatory.HoldWorkers(t, p)
+		ran := 0
+		var force func(left int)
+		force = func(left int) {
+			o := &op{complete: func() {
+				if ran++; left > 1 {
+					force(left - 1)
+				}
+			}}
+			submit(t, p, o, hour, left)
+			assert.True(t, p.ForceComplete(o))
+		}
+		nest(machine.DeepStack, func() { force(levels) })
+		assert.Equal(t, min(levels, 31), ran)
+		held.Work()
+		assert.Equal(t, levels, ran)
+		empty(t, p)
 	}
 }
 
@@ -294,10 +337,10 @@ func TestKAFKA15380DeferredCompletionsRunOnEveryPath(t *testing.T) {
 		"close":  func(p *intPurgatory, _ *chained) { assert.NoError(t, p.Close()) },
 	} {
 		p := onManualClock[int](t)
-		c := &chain{p: p, length: 500, reached: -1, key: func(int) int { return 7 }}
+		c := &chain{p: p, length: 500, reached: -1}
 		c.end = func(c *chain, o *chained) { c.p.ForceComplete(o) }
 		first := &chained{chain: c}
-		submit(t, p, first, hour, 7)
+		submit(t, p, first, hour, chainKey)
 		if name == "close" {
 			c.length = 0 // the purgatory accepts no operation any more
 		}

@@ -59,34 +59,6 @@ func TestACrowdOfChecksMakesFewTries(t *testing.T) {
 	assert.Equal(t, waiting, p.CheckAndComplete(1))
 }
 
-// While a TryComplete blocks, checks of its key return at once, whatever their number, and make one more walk.
-func TestAnyNumberOfChecksBesideAWalkMakeOneMore(t *testing.T) {
-	p := onManualClock[string](t)
-	g := newGate()
-	blocks, others := submitted(t, p, "a"), make([]*op, 100)
-	for i := range others {
-		others[i] = submitted(t, p, "a")
-	}
-	blocks.try = func() bool {
-		if blocks.tries.Load() == 3 {
-			g.pass()
-		}
-		return false
-	}
-	wait := inBackground(func() { assert.Zero(t, p.CheckAndComplete("a")) })
-	<-g.entered
-	for range 50 {
-		assert.Zero(t, p.CheckAndComplete("a"))
-		p.Signal("a")
-	}
-	assert.True(t, p.WorkersIdle(), "no worker is needed")
-	close(g.leave)
-	wait()
-	for _, o := range append(others, blocks) {
-		assert.EqualValues(t, 2+2, o.tries.Load(), "in each of two walks once")
-	}
-}
-
 // The first callback of a batch blocks, so that the walk of its check pauses. Another check takes over what the walk has not come to, also
 // if it asks for lower positions only, and the first one does not try it again. (In the second half, nobody comes: it goes on itself.)
 func TestAnotherWalkTakesOverTheRestOfAPausedOne(t *testing.T) {
@@ -312,22 +284,24 @@ func TestAKeyIsCancelledBesideItsWalk(t *testing.T) {
 	}
 }
 
-// CancelForKey claims all operations of the key before it runs the first callback, which may call what it likes.
+// CancelForKey claims all operations of the key, 32 in a hold, before it runs the first callback, which may call what it likes.
 func TestACancellationClaimsAllBeforeItsFirstCallback(t *testing.T) {
-	p := onManualClock[string](t)
-	all := make([]*op, 300)
-	for i := range all {
-		all[i] = submitted(t, p, "a")
-		all[i].complete = func() {
-			assert.Equal(t, operation.Cancelled, all[len(all)-1].Outcome())
-			assert.Zero(t, p.CancelForKey("a", nil)+p.CheckAndComplete("a"))
-			assert.False(t, p.ForceComplete(all[len(all)-1]))
+	for _, n := range []int{1, 31, 32, 33, 63, 64, 65, 300} {
+		p := onManualClock[string](t)
+		all := make([]*op, n)
+		for i := range all {
+			all[i] = submitted(t, p, "a")
+			all[i].complete = func() {
+				assert.Equal(t, operation.Cancelled, all[n-1].Outcome())
+				assert.Zero(t, p.CancelForKey("a", nil)+p.CheckAndComplete("a"))
+				assert.False(t, p.ForceComplete(all[n-1]))
+			}
 		}
-	}
-	assert.Equal(t, 300, p.CancelForKey("a", errGone))
-	for _, o := range all {
-		ended(t, o, operation.Cancelled)
-		assert.Equal(t, errGone, o.Cause())
+		assert.Equal(t, n, p.CancelForKey("a", errGone))
+		for _, o := range all {
+			ended(t, o, operation.Cancelled)
+			assert.Equal(t, errGone, o.Cause())
+		}
 	}
 }
 
@@ -358,7 +332,13 @@ func TestABatchHasItsBound(t *testing.T) {
 		p := onManualClock[string](t)
 		tried, first, met := 0, 0, false
 		for range n {
-			o := &op{try: func() bool { tried++; return met }}
+			o := &op{try: func() bool {
+				if met {
+					assert.EqualValues(t, tried/8*8, p.Stats().Checks, "a group is counted when all of it were tried")
+				}
+				tried++
+				return met
+			}}
 			o.complete = func() {
 				if first == 0 {
 					first = tried

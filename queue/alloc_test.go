@@ -31,6 +31,12 @@ func TestWhatARequestAllocates(t *testing.T) {
 		_ = values.Put(1, Place{Tenant: "a", Class: 3, Cost: 0.5})
 		_, _ = values.Take(ctx, time.Minute, Place{Tenant: "b"})
 	}), "a free item at a place")
+	assert.Zero(t, allocs(100, func() {
+		for _, tenant := range [...]string{"a", "b", "c"} {
+			_ = values.Put(1, Place{Tenant: tenant})
+			_, _ = values.Take(ctx, time.Minute)
+		}
+	}), "of tenants in turn")
 	clock, err := timer.NewManualTimer()
 	require.NoError(t, err)
 	started := newQueue[int](t, WithTimer(clock))

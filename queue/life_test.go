@@ -250,6 +250,39 @@ func TestADrainServesThoseWhoWait(t *testing.T) {
 	})
 }
 
+// A drain is over when the last one has ended, in whatever way it waits and ends.
+func TestADrainIsOverWhenNobodyWaits(t *testing.T) {
+	for name, end := range map[string]func(q *Queue[int], w *Waiter[int], leave func()){
+		"Take, served":   func(q *Queue[int], w *Waiter[int], _ func()) { w.Stop(); assert.NoError(t, q.Put(1)) },
+		"Take, has left": func(_ *Queue[int], w *Waiter[int], leave func()) { w.Stop(); leave() },
+		"Start, served": func(q *Queue[int], _ *Waiter[int], leave func()) {
+			leave()
+			synctest.Wait()
+			assert.NoError(t, q.Put(1))
+		},
+		"Start, stopped":  func(_ *Queue[int], w *Waiter[int], leave func()) { leave(); synctest.Wait(); w.Stop() },
+		"Start, too late": func(_ *Queue[int], _ *Waiter[int], leave func()) { leave(); time.Sleep(time.Hour) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue[int](t)
+			w, err := q.Start(time.Minute, nil)
+			require.NoError(t, err)
+			ctx, leave := context.WithCancel(background)
+			defer leave()
+			go func() { _, _ = q.Take(ctx, timer.Never) }()
+			synctest.Wait()
+			over := make(chan error, 1)
+			drain, cut := context.WithCancel(background)
+			defer cut()
+			go func() { over <- q.Shutdown(drain) }()
+			synctest.Wait()
+			end(q, w, leave)
+			synctest.Wait()
+			assert.Len(t, over, 1, name)
+		})
+	}
+}
+
 func TestADrainThatIsCutSaysHowManyCallbacksBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int](t)
@@ -365,4 +398,12 @@ func TestStatsSayWhoWaitsForHowLong(t *testing.T) {
 	}, q.Stats())
 	q.Close(nil)
 	assert.Equal(t, Stats{Put: 1, Left: 3, Tenants: map[string]Tenant{}}, q.Stats())
+
+	q, _ = manual[int](t) // a tenant that only owes something is not named
+	for _, at := range []Place{{Tenant: "a", Cost: 10}, {Tenant: "b"}, {Tenant: "b"}} {
+		require.NoError(t, q.Put(1, at))
+	}
+	_, err := q.Take(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Equal(t, Stats{Put: 3, Handed: 1, Served: 1, Items: 2, Tenants: map[string]Tenant{"b": {0, 2, 0}}}, q.Stats())
 }

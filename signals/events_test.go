@@ -19,6 +19,41 @@ import (
 	"github.com/delayedop/purgatory/signals"
 )
 
+// moody are waiters whose method panics once.
+type moody struct {
+	signals.Waiters[string]
+	panicked atomic.Bool
+}
+
+func (m *moody) SignalUpTo(key string, position int64) bool {
+	if !m.panicked.Swap(true) {
+		panic("of the user's")
+	}
+	return m.Waiters.SignalUpTo(key, position)
+}
+
+// A method of the user's waiters that panics where hints are said again is named in the log, with its stack.
+func TestAPanicOfTheWaitersIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		var log bytes.Buffer
+		r, err := signals.To(&moody{Waiters: p}, signals.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = p.Await(ctx, time.Hour, func() bool { return false }, "a") }()
+		synctest.Wait()
+		stop := runIn(t, r, script(stands))
+		time.Sleep(time.Hour)
+		stop()
+		cancel()
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		assert.Contains(t, log.String(), `level=WARN msg=signals.resync.failed signals=signals error="panic: of the user's`)
+		assert.Contains(t, log.String(), "SignalUpTo")
+		assert.Positive(t, r.Stats().Rechecks, "it goes on after a pause")
+	})
+}
+
 // Each event is a record with its documented level and attributes, and docs/operations.md has a
 // line about it.
 func TestEachEventIsLoggedAsDocumented(t *testing.T) {

@@ -37,6 +37,26 @@ func TestTheLongestAuditIntervalNeverPasses(t *testing.T) {
 	}
 }
 
+// A run that ends during the pause of WithSpread makes no re-check.
+func TestARunThatEndsInThePauseOfAGapChecksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t)
+		r, err := signals.To(p, signals.WithSpread(math.MaxInt64))
+		require.NoError(t, err)
+		tries := 0
+		w, err := p.StartWait(time.Hour, func() bool { tries++; return false }, "a")
+		require.NoError(t, err)
+		stop := runIn(t, r, script(stands))
+		synctest.Wait()
+		before := tries
+		stop()
+		synctest.Wait()
+		assert.Equal(t, []int64{int64(before), 0}, []int64{int64(tries), r.Stats().Rechecks})
+		w.Stop()
+		require.NoError(t, p.Close())
+	})
+}
+
 // The pause of WithSpread puts off one re-check, for all calls of Missed that come before it, also if an audit, which is
 // due then, has begun the pause.
 func TestAPauseBeforeARecheckIsForAllThatCome(t *testing.T) {

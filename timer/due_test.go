@@ -62,7 +62,7 @@ func BenchmarkStopOfABigWheel(b *testing.B) {
 
 // Due looks at 128 entries of a shard at most.
 func TestDueHasItsBound(t *testing.T) {
-	for _, n := range []int{chunk - 1, chunk, chunk + 1} {
+	for _, n := range []int{chunk - 1, chunk, chunk + 1, 2 * chunk} {
 		m := newManual(t)
 		for range n {
 			addIn(t, m, newTask(nil), 0)

@@ -47,7 +47,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 				}
 			}
 			t.Cleanup(explore.Close)
-			r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
+			r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
 			if r.Failure != nil {
 				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 			}

@@ -190,6 +190,27 @@ func TestOverloadedShardDoesNotStarveTheOthers(t *testing.T) {
 	})
 }
 
+// A worker runs up to 32 entries of a shard, and then those of another one.
+func TestAWorkerTakesTheShardsInTurn(t *testing.T) {
+	for n, want := range map[int][]int{31: {31, 31}, 32: {32, 32}, 33: {32, 32, 1, 1}, 65: {32, 32, 32, 32, 1, 1}} {
+		m := newManual(t, WithShards(2))
+		var runs []int // of entries of one shard, one after the other
+		last := -1
+		for i := range 2 * n {
+			tt := newTask(func() {
+				if i%2 != last {
+					last, runs = i%2, append(runs, 0)
+				}
+				runs[len(runs)-1]++
+			})
+			tt.inShard(i % 2)
+			addIn(t, m, tt, time.Second)
+		}
+		m.AdvanceClock(time.Second)
+		assert.Equal(t, want, runs, "%d entries in each", n)
+	}
+}
+
 // A worker that finds nothing but extended entries puts chunk of them back, and then releases the lock.
 func TestAWorkerPutsABoundedNumberOfExtendedEntriesBack(t *testing.T) {
 	for _, left := range []int{0, 1, 3} {

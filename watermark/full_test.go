@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,37 @@ func TestARefusalFromBeforeACallIsNotItsAnswer(t *testing.T) {
 		require.Equal(t, 1, p.NumDelayed())
 		w.Advance(5)
 		joined.returned(t, nil)
+		left(t, w)
+	})
+}
+
+// rings stops an alarm before it rings.
+type rings struct {
+	entered, leave chan struct{}
+	of             interface{ ring(m *member) }
+}
+
+func (r rings) ring(m *member) { close(r.entered); <-r.leave; r.of.ring(m) }
+
+// Its timeout passes while the purgatory refuses it: it does not try for itself with an alarm that is about to ring.
+func TestARefusalBesideATimeoutIsATimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		s, _, err := enter(w, 5)
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- w.Await(t.Context(), time.Minute, 5) }()
+		synctest.Wait()
+		r := rings{make(chan struct{}), make(chan struct{}), s}
+		s.last.alarm.of = r
+		go p.AdvanceClock(time.Minute)
+		<-r.entered
+		full := purgatory.ErrFull
+		s.end(&full)
+		synctest.Wait()
+		require.Len(t, ended, 1)
+		require.ErrorIs(t, <-ended, purgatory.ErrExpired)
+		close(r.leave)
+		synctest.Wait()
 		left(t, w)
 	})
 }

@@ -337,6 +337,29 @@ func TestErrSaysWhyItIsClosed(t *testing.T) {
 	}
 }
 
+// Whoever leaves from the middle of a crowd, the one who has waited longest is known.
+func TestTheOldestOfACrowdIsKnownWhoeverLeaves(t *testing.T) {
+	for _, order := range [][]int{{1, 2, 0}, {2, 1, 0}, {1, 0, 2}, {0, 1, 2}, {2, 0, 1}, {0, 2, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(newPurgatory(t), "a", 0)
+			var waits []*Wait[string]
+			for range 4 {
+				waits = append(waits, startWait(t, w, 5))
+				time.Sleep(time.Second)
+			}
+			there := []bool{true, true, true, true}
+			for _, i := range order {
+				require.True(t, waits[i].Stop())
+				there[i] = false
+				oldest := slices.Index(there, true)
+				require.Equal(t, time.Duration(4-oldest)*time.Second, w.Stats().Oldest, "%v", order)
+			}
+			require.True(t, waits[3].Stop())
+			left(t, w)
+		})
+	}
+}
+
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPurgatory(t, purgatory.WithMaxPending(2))

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -176,6 +177,34 @@ func (w *text) Write(b []byte) (int, error) {
 	defer w.mu.Unlock()
 	w.b = append(w.b, b...)
 	return len(b), nil
+}
+
+// adds is a sink that adds an attribute to each record.
+type adds struct{ slog.Handler }
+
+func (a adds) Handle(ctx context.Context, r slog.Record) error {
+	r.AddAttrs(slog.Int("sink", 1))
+	return a.Handler.Handle(ctx, r)
+}
+
+// The caller's record and that of the sink are apart, as package slog asks for.
+func TestARecordIsTheSinksOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &text{mu: new(sync.Mutex)}
+		h := logging.New(adds{slog.NewTextHandler(w, nil)}, "lost", ignore)
+		for n := range 12 { // some of them do not fit into the record, and some of these leave room
+			r := slog.NewRecord(time.Now(), slog.LevelInfo, "m", 0)
+			for i := range n {
+				r.AddAttrs(slog.Int("own", i))
+			}
+			assert.NoError(t, h.Handle(t.Context(), r))
+			r.AddAttrs(slog.Int("later", 1))
+			assert.True(t, h.Wait(time.Minute))
+		}
+		assert.Equal(t, 12, strings.Count(string(w.b), "sink=1\n"))
+		assert.NotContains(t, string(w.b), "BUG")
+		assert.NotContains(t, string(w.b), "later")
+	})
 }
 
 // What a logger has been given is in its records, also in the one of those that were lost.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,15 +19,18 @@ func nest(frames int, f func()) {
 }
 
 func TestADeepStackIsRecognised(t *testing.T) {
-	done := make(chan struct{})
-	go func() { // the stack of a goroutine of its own
-		defer close(done)
-		assert.False(t, Deep())
-		nest(DeepStack-50, func() { assert.False(t, Deep(), "below") })
-		nest(DeepStack, func() { assert.True(t, Deep(), "above") })
-		nest(10*DeepStack, func() { assert.True(t, Deep(), "far above") })
-		assert.False(t, Deep(), "again")
-	}()
-	<-done
+	frames := func() int { // of its caller
+		var pcs [20 * DeepStack]uintptr
+		return runtime.Callers(2, pcs[:])
+	}
+	base := 0
+	nest(0, func() { base = frames() })
+	for _, want := range []int{base, DeepStack - 1, DeepStack, DeepStack + 1, 10 * DeepStack} {
+		nest(want-base, func() {
+			assert.Equal(t, want, frames())
+			assert.Equal(t, want >= DeepStack, Deep(), "%d frames", want)
+		})
+	}
+	assert.False(t, Deep(), "again")
 	assert.Zero(t, testing.AllocsPerRun(100, func() { Deep() }))
 }

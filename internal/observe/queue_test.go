@@ -91,6 +91,10 @@ func TestALoggerThatBlocksHoldsUpNobody(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, told)
 		assert.False(t, r.Idle())
+		for range 2 * maxWaiting { // those that are not logged take no place of others
+			r.Panic("of the user's", nil, "TryComplete", 1)
+		}
+		assert.Zero(t, r.queue.Dropped())
 		close(until)
 		synctest.Wait()
 		assert.True(t, r.Idle())
@@ -148,6 +152,7 @@ func TestAPanicIsToldToSomebody(t *testing.T) {
 			}
 			var r Records
 			r.Purgatory, r.Logger, r.Handler = "test", logger, handler
+			r.Log(slog.LevelInfo, "event", func() []any { assert.True(t, c.logger, "for nobody"); return nil })
 			for i := range 20 {
 				r.Panic(i, new(int), "OnComplete", "key")
 			}

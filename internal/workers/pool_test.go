@@ -3,6 +3,7 @@ package workers
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -107,30 +108,46 @@ func TestAPoolWidensUpToItsBound(t *testing.T) {
 // The kicks come before the first worker runs. It asks for the second one before its work blocks.
 func TestPoolRunsAtMostItsLimit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	synctest.Test(t, func(t *testing.T) {
-		var q queue
-		p := newPool(3, &q)
-		q.look = p.KickIfQueued
-		var running, most, done atomic.Int32
-		for range 30 {
-			q.push(func() {
-				n := running.Add(1)
-				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+	for _, limit := range []int{1, 2, 3} {
+		for _, pieces := range []int{limit - 1, limit, limit + 1, 30} {
+			synctest.Test(t, func(t *testing.T) {
+				var q queue
+				p := newPool(limit, &q)
+				q.look = p.KickIfQueued
+				var mu sync.Mutex
+				running, most, begun := 0, 0, 0
+				add := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					running += n
+					most = max(most, running)
+					begun += max(n, 0)
 				}
-				time.Sleep(time.Second)
-				running.Add(-1)
-				done.Add(1)
+				for range pieces {
+					q.push(func() {
+						add(1)
+						time.Sleep(time.Second)
+						add(-1)
+					})
+					p.Kick()
+				}
+				synctest.Wait()
+				assert.Equal(t, min(limit, pieces), p.Running())
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				assert.Equal(t, []int{pieces, min(limit, pieces), 0}, []int{begun, most, p.Running()}, "no goroutine waits for work")
 			})
-			p.Kick()
 		}
-		synctest.Wait()
-		assert.Equal(t, 3, p.Running())
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.EqualValues(t, 30, done.Load())
-		assert.EqualValues(t, 3, most.Load())
-		assert.Zero(t, p.Running(), "no goroutine waits for work")
-	})
+	}
+}
+
+// As many workers as may be counted are the most that a pool has.
+func TestAPoolsLimitHasABound(t *testing.T) {
+	for _, limit := range []int64{1, starting - 2, starting - 1, starting, starting + 1, math.MaxInt64} {
+		var p Pool
+		p.Init(int(min(limit, math.MaxInt)), nil)
+		assert.Equal(t, min(limit, starting-1, math.MaxInt), p.max.Load())
+	}
 }
 
 // Kicks may come before the goroutines run that earlier ones have started: those find the work.

@@ -10,7 +10,7 @@ type Exploration struct {
 	// goroutines may call spawn too. It returns a check of what must hold when all
 	// goroutines have ended. What happens must depend on nothing but the schedule.
 	Setup       func(spawn func(name string, f func())) (check func() error)
-	Preemptions int // Explore: the largest number of preemptions in a schedule
+	Preemptions int // Explore: the largest number of preemptions in a schedule, none if it is negative
 	Limit       int // Explore: the largest number of schedules, 0: no limit
 }
 
@@ -90,7 +90,7 @@ func (x *exhaustive) next() bool {
 
 func (x *exhaustive) spawned(*thread) {}
 
-func (x *exhaustive) stays(*run, *thread) bool { return x.preemptions == x.bound }
+func (x *exhaustive) stays(*run, *thread) bool { return x.preemptions >= x.bound }
 
 func (x *exhaustive) pick(me *thread, options []*thread) *thread {
 	if len(options) == 1 {

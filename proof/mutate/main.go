@@ -16,6 +16,8 @@ import (
 	"flag"
 	"fmt"
 	gobuild "go/build"
+	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -29,8 +31,8 @@ import (
 	"github.com/delayedop/purgatory/proof/internal/tree"
 )
 
-const core = "timer operation watchers purgatory reaper future watermark signals " +
-	"internal/bounded internal/entry internal/guard internal/identity internal/machine internal/observe " +
+const core = "timer operation watchers purgatory reaper future watermark queue signals " +
+	"internal/bounded internal/entry internal/guard internal/identity internal/logging internal/machine internal/observe " +
 	"internal/purgatorytest/forgotten internal/stats internal/workers"
 
 func main() {
@@ -48,6 +50,8 @@ func run(ctx context.Context) error {
 	since := flag.String("since", "", "git revision: change only files that differ from it, such as main before a merge")
 	only := flag.String("only", "", "regular expression: make only changes whose printed form matches")
 	tests := flag.String("tests", "internal/machine timer watchers watermark purgatory . purgatory/purgatorytest", "packages whose tests run after those of the changed one, in this order, if they come to the change")
+	flag.IntVar(&t.sample, "sample", 0, "make so many changes to each package, which -seed draws; 0: all")
+	flag.Uint64Var(&t.seed, "seed", 1, "see -sample")
 	flag.StringVar(&t.root, "tree", ".", "root of the module to copy")
 	flag.IntVar(&t.jobs, "jobs", 2, "number of changes to try at the same time: one may make a test wait for a while")
 	flag.DurationVar(&t.patience, "patience", 5*time.Second, "how long tests may take beyond five times what they take without a change: then they hang; those that say so themselves do after up to 10s")
@@ -59,6 +63,9 @@ func run(ctx context.Context) error {
 	}
 	if t.jobs < 1 {
 		return fmt.Errorf("-jobs is %d, must be at least 1", t.jobs)
+	}
+	if t.sample < 0 {
+		return fmt.Errorf("-sample is %d, must be at least 0", t.sample)
 	}
 	folders := strings.Fields(*packages)
 	if *since != "" {
@@ -129,6 +136,8 @@ type tester struct {
 	root     string
 	wanted   *regexp.Regexp
 	files    []string // to change; nil: all
+	sample   int      // of each package; 0: all
+	seed     uint64
 	jobs     int
 	patience time.Duration
 	verbose  bool
@@ -142,7 +151,7 @@ func (t tester) test(ctx context.Context, packages, tests []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", pkg, err)
 		}
-		all = append(all, some...)
+		all = append(all, t.drawn(pkg, some)...)
 	}
 	if len(all) == 0 {
 		return errors.New("nothing to change")
@@ -189,6 +198,22 @@ func (t tester) test(ctx context.Context, packages, tests []string) error {
 	}
 	fmt.Println(sum)
 	return ctx.Err()
+}
+
+// drawn returns the sample of the changes to a package, in their order. Other packages do not change it.
+func (t tester) drawn(pkg string, all []mutant) []mutant {
+	if t.sample == 0 || t.sample >= len(all) {
+		return all
+	}
+	name := fnv.New64a()
+	name.Write([]byte(pkg))
+	chosen := rand.New(rand.NewPCG(t.seed, name.Sum64())).Perm(len(all))[:t.sample]
+	slices.Sort(chosen)
+	some := make([]mutant, t.sample)
+	for i, at := range chosen {
+		some[i] = all[at]
+	}
+	return some
 }
 
 // mutantsOf returns the changes to a package that are wanted.

@@ -18,7 +18,7 @@ func TestAShortRoundOfTheExplorations(t *testing.T) {
 		t.Skip(err)
 	}
 	for name, args := range map[string]string{
-		"scenarios of the parts": "-run EveryInterleaving -skip TestTokio6682 ../../timer ../../watchers ../../internal/machine ../../internal/workers ../../signals",
+		"scenarios of the parts": "-run EveryInterleaving ../../timer ../../watchers ../../internal/machine ../../internal/workers ../../signals",
 		"scenarios":              "-run Pairs|Others|Beside|Await|Reads|Turn ../interleave -args -pairs 1 -triples 1",
 		"programs":               "-skip TestRuns . -args -for 2s -seed 1 -shrink 10s",
 	} {

@@ -96,6 +96,9 @@ func TestTheFailureSaysWhatIsKnownOfTheChecks(t *testing.T) {
 		"nothing":             {nil, nil, nil, 18, "log, and no check or signal names this key"},
 		"off by one":          {nil, upTo(17), nil, 18, "position 18 of log (checked once, up to position 17)"},
 		"off by one, often":   {upTo(16), upTo(17), upTo(18), 18, "position 18 of log (checked 2 times, up to position 17)"},
+		"less far later":      {upTo(17), upTo(16), nil, 18, "position 18 of log (checked 2 times, up to position 17)"},
+		"less than zero":      {nil, upTo(-19), nil, -18, "position -18 of log (checked once, up to position -19)"},
+		"so far, before":      {upTo(18), nil, nil, 18, "position 18 of log (checked once, up to position 18): no check came while it waited"},
 		"signals, off by one": {nil, func(p server) { p.SignalUpTo("log", 17) }, nil, 18, "position 18 of log (checked once, up to position 17)"},
 		"before the change":   {nil, check, check, purgatory.AnyPosition, "log (checked once): its condition was not true when it was checked"},
 		"a signal before it":  {nil, func(p server) { p.Signal("log") }, nil, 18, "position 18 of log (checked once): its condition was not true when it was checked"},
@@ -203,6 +206,7 @@ func TestTheKeysThatAreCheckedAreToBlame(t *testing.T) {
 		until(t, p, "conn-7", "orders")
 		p.CheckAndComplete("orders")
 		p.CancelForKey("conn-7", nil)
+		assert.True(t, p.judge.AtRest(), "all of them are over")
 	})
 	require.Len(t, said, 1)
 	assert.Contains(t, said[0], ": 2 operations were ready")
