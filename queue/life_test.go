@@ -30,6 +30,54 @@ func TestAFullLineRefuses(t *testing.T) {
 	check(t, q)
 }
 
+// A Take that blocks uses what an earlier one has left. It goes on as if there had been none, whatever that was, and however it ended.
+func TestAWaiterServesAnyRequestAfterAnyOther(t *testing.T) {
+	places := []Place{{}, {Tenant: "a"}, {Tenant: "b", Class: 3, Cost: 7}, {Kinds: []string{"x"}}, {Kinds: []string{"x", "y", ""}, Tenant: "b"}}
+	ends := []error{nil, ErrExpired, ErrStale, errCause, ErrClosed}
+	for life := range len(places) * len(ends) {
+		for next := range len(places) * len(ends) {
+			q, clock := manual[int](t, WithMaxWaiting(10), WithMaxAge(time.Hour), WithAging(time.Second))
+			for n, life := range []int{life, next} {
+				at, want, timeout := places[life%len(places)], ends[life/len(places)], time.Minute
+				if want == ErrStale { //nolint:errorlint // one of ends
+					timeout = 2 * time.Hour
+				}
+				ctx, cancel := context.WithCancelCause(background)
+				answer := make(chan error, 1)
+				go func() {
+					item, err := q.Take(ctx, timeout, at)
+					assert.True(t, err != nil || item == n+1, "an item of another life: %d", item)
+					answer <- err
+				}()
+				for waiting(q) == 0 {
+					runtime.Gosched()
+				}
+				check(t, q)
+				kind := Place{}
+				if at.Kinds != nil {
+					kind.Kinds = at.Kinds[:1]
+				}
+				switch want {
+				case nil:
+					require.NoError(t, q.Put(n+1, kind))
+				case errCause:
+					cancel(errCause)
+				case ErrClosed:
+					q.Close(nil)
+				default:
+					clock.AdvanceClock(min(timeout, time.Hour))
+				}
+				require.ErrorIs(t, <-answer, want, "%+v, the life %d after another one", at, n)
+				cancel(nil)
+				check(t, q)
+				if want == ErrClosed { //nolint:errorlint // one of ends
+					break
+				}
+			}
+		}
+	}
+}
+
 // A tenant that floods the line leaves half of what is left to others (A. Choudhury and E. Hahne, dynamic thresholds).
 func TestAFloodLeavesRoomForOtherTenants(t *testing.T) {
 	for _, kinds := range [][]string{nil, {"a"}, {"a", "b", "c"}} {

@@ -14,6 +14,7 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/reaper"
 	"github.com/delayedop/purgatory/signals"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -160,6 +161,37 @@ func TestATimerStopsBesideEveryVerb(t *testing.T) {
 			}
 		}
 	}
+}
+
+// waitingClock is a clock on which nothing expires.
+type waitingClock struct{}
+
+func (waitingClock) AdvanceClockUntil(stop <-chan struct{}, _ time.Duration) bool {
+	sched.Receive(stop)
+	return false
+}
+
+// A reaper that says that it has ended sweeps no more.
+func TestAReaperEndsWithItsLastSweep(t *testing.T) {
+	exploreOne(t, "reaper-stops", 2, func(spawn func(string, func())) func() error {
+		sweeps, ended := 0, false
+		var err error
+		r := reaper.Start(waitingClock{}, timeout, func() {
+			sweeps++
+			sched.Yield()
+			if sweeps--; ended {
+				err = errors.New("it sweeps after it has ended")
+			}
+		})
+		spawn("stop", func() {
+			r.Stop()
+			sched.Yield()
+			if ended = r.Ended(); ended && sweeps > 0 {
+				err = errors.New("it sweeps, and says that it has ended")
+			}
+		})
+		return func() error { return err }
+	})
 }
 
 // run is one Run of a runner, and what the runner calls meanwhile.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/proof/explore"
+	"github.com/delayedop/purgatory/proof/explore/sched"
 )
 
 var (
@@ -22,6 +23,7 @@ var (
 	tripleBound = flag.Int("triples", 2, "most preemptions for three verbs")
 	only        = flag.String("scenario", "", "explore only this scenario: verb+verb/keys")
 	replay      = flag.String("replay", "", "with -scenario: run this schedule and print its steps")
+	behind      = flag.Bool("behind", false, "with -replay: the schedule is one of a scenario that has points behind what others see")
 	part        = flag.String("part", "1/1", "i/n: explore only every n-th scenario, from the i-th on")
 
 	first, nth                             int // of part
@@ -96,7 +98,8 @@ func (s scenario) setup(spawn func(string, func())) func() error {
 
 func (s scenario) explore(t *testing.T, bound int) { exploreOne(t, s.String(), bound, s.setup) }
 
-// exploreOne explores a scenario, or runs the schedule of the flag -replay, unless the flags leave the scenario out.
+// exploreOne explores a scenario, or runs the schedule of the flag -replay, unless the flags leave the scenario out. If it may be interrupted
+// more than once, exploreOne explores it again, with one interruption and with points behind what others see.
 func exploreOne(t *testing.T, name string, bound int, setup func(spawn func(string, func())) func() error) {
 	if *only != "" && name != *only {
 		return
@@ -106,18 +109,23 @@ func exploreOne(t *testing.T, name string, bound int, setup func(spawn func(stri
 	}
 	e := explore.Exploration{Setup: setup, Preemptions: bound}
 	var r explore.Result
+	flags := ""
 	if *replay != "" {
+		sched.PointsBehind = *behind
 		r = e.Replay(*replay)
-	} else {
+	} else if r = e.Explore(); r.Failure == nil && bound > 1 {
+		schedules += r.Schedules
+		e.Preemptions, flags, sched.PointsBehind = 1, "-behind ", true
 		r = e.Explore()
 	}
+	sched.PointsBehind = false
 	schedules += r.Schedules
 	scenarios++
 	for _, step := range r.Steps {
 		t.Log(step)
 	}
 	if r.Failure != nil {
-		t.Errorf("%s: %v\nafter %d schedules; once more, with its steps:\n  make interleave ARGS='-scenario %s -replay %s'", name, r.Failure, r.Schedules, name, r.Schedule)
+		t.Errorf("%s: %v\nafter %d schedules; once more, with its steps:\n  make interleave ARGS='%s-scenario %s -replay %s'", name, r.Failure, r.Schedules, flags, name, r.Schedule)
 	} else if *only != "" {
 		t.Logf("%s: %d schedules, up to %d points each", name, r.Schedules, r.Points)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
@@ -286,6 +287,31 @@ var observers = map[string]func() observed{
 					return fmt.Errorf("started: %v", err)
 				}
 				return q.Shutdown(ended)
+			},
+		}
+	},
+	// On a page, an operation is as old as it is from the beginning on.
+	"page": func() observed {
+		p, clock := lightPurgatory()
+		clock.AdvanceClock(time.Hour)
+		var shown []purgatory.OperationReport
+		return observed{
+			map[string]func(){
+				"register": func() {
+					_, err := p.TryCompleteElseWatch(&light{ready: func() bool { return false }}, timeout, 1, 2)
+					must(err)
+				},
+				"wait": func() {
+					_, err := p.StartWait(timeout, func() bool { return false }, 1, 2)
+					must(err)
+				},
+			},
+			func() bool { shown = p.Inspect(1).Oldest; return len(shown) > 0 },
+			func() error {
+				if o := shown[0]; o.Age != 0 || o.Left != timeout || o.Keys != 2 {
+					return fmt.Errorf("%+v", o)
+				}
+				return nil
 			},
 		}
 	},

@@ -8,6 +8,6 @@
 #   -scenario A+B/1 -replay 1.4-2  one schedule, with its steps
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
-${GO:-go} test -tags interleave -count=1 -run EveryInterleaving ./timer ./watchers ./internal/workers ./internal/observe ./queue ./signals
+${GO:-go} test -tags interleave -count=1 -run EveryInterleaving ./purgatory ./timer ./watchers ./internal/workers ./internal/observe ./queue ./signals
 ${GO:-go} test -tags interleave -count=1 -timeout 60m -v ./proof/interleave -args "$@" |
 	grep -v -E '^(=== |--- PASS|PASS$|ok )' || exit 1

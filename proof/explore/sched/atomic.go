@@ -15,20 +15,21 @@ type (
 
 func (x *number[T]) Load() T { Yield(); return x.v }
 
-func (x *number[T]) Store(v T) { Yield(); x.v = v }
+func (x *number[T]) Store(v T) { x.Swap(v) }
 
-func (x *number[T]) Add(d T) T { Yield(); x.v += d; return x.v }
+func (x *number[T]) Add(d T) (sum T) { Yield(); x.v += d; sum = x.v; behind(); return sum }
 
-func (x *number[T]) Swap(v T) (old T) { Yield(); old, x.v = x.v, v; return old }
+func (x *number[T]) Swap(v T) (old T) { Yield(); old, x.v = x.v, v; behind(); return old }
 
-func (x *number[T]) Or(v T) (old T) { Yield(); old = x.v; x.v |= v; return old }
+func (x *number[T]) Or(v T) (old T) { Yield(); old = x.v; x.v |= v; behind(); return old }
 
-func (x *number[T]) And(v T) (old T) { Yield(); old = x.v; x.v &= v; return old }
+func (x *number[T]) And(v T) (old T) { Yield(); old = x.v; x.v &= v; behind(); return old }
 
 func (x *number[T]) CompareAndSwap(old, v T) (swapped bool) {
 	Yield()
 	if swapped = x.v == old; swapped {
 		x.v = v
+		behind()
 	}
 	return swapped
 }
@@ -38,14 +39,15 @@ type Bool struct{ v bool }
 
 func (x *Bool) Load() bool { Yield(); return x.v }
 
-func (x *Bool) Store(v bool) { Yield(); x.v = v }
+func (x *Bool) Store(v bool) { x.Swap(v) }
 
-func (x *Bool) Swap(v bool) (old bool) { Yield(); old, x.v = x.v, v; return old }
+func (x *Bool) Swap(v bool) (old bool) { Yield(); old, x.v = x.v, v; behind(); return old }
 
 func (x *Bool) CompareAndSwap(old, v bool) (swapped bool) {
 	Yield()
 	if swapped = x.v == old; swapped {
 		x.v = v
+		behind()
 	}
 	return swapped
 }
@@ -55,14 +57,15 @@ type Pointer[T any] struct{ v *T }
 
 func (x *Pointer[T]) Load() *T { Yield(); return x.v }
 
-func (x *Pointer[T]) Store(v *T) { Yield(); x.v = v }
+func (x *Pointer[T]) Store(v *T) { x.Swap(v) }
 
-func (x *Pointer[T]) Swap(v *T) (old *T) { Yield(); old, x.v = x.v, v; return old }
+func (x *Pointer[T]) Swap(v *T) (old *T) { Yield(); old, x.v = x.v, v; behind(); return old }
 
 func (x *Pointer[T]) CompareAndSwap(old, v *T) (swapped bool) {
 	Yield()
 	if swapped = x.v == old; swapped {
 		x.v = v
+		behind()
 	}
 	return swapped
 }

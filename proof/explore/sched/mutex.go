@@ -47,4 +47,5 @@ func (m *Mutex) Unlock() {
 		panic("sched: unlock of a mutex that is not locked")
 	}
 	m.held, longest = false, max(longest, steps-m.since)
+	behind()
 }

@@ -34,6 +34,16 @@ func Yield() {
 	}
 }
 
+// PointsBehind says that there is one more point behind each operation that another goroutine may see: what is written only then, to a
+// field that is not atomic, may come late for that one.
+var PointsBehind bool
+
+func behind() {
+	if PointsBehind {
+		Yield()
+	}
+}
+
 // Go starts f on a goroutine of the scheduler, or on one of Go's outside of a run.
 func Go(f func()) {
 	if installed == nil {

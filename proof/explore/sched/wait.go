@@ -159,6 +159,7 @@ func (t Token) Put() {
 	Yield()
 	select {
 	case t <- struct{}{}:
+		behind()
 	default:
 	}
 }
