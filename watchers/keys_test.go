@@ -123,6 +123,6 @@ func TestDefaultShards(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for processors, shards := range map[int]int{1: 64, 2: 64, 3: 128, 4: 128, 5: 256, 32: 1024, 100: 4096, 256: 4096} {
 		runtime.GOMAXPROCS(processors)
-		assert.Equal(t, shards, len(New(Config[int]{}).slots), "%d processors", processors)
+		assert.Len(t, New(Config[int]{}).slots, shards, "%d processors", processors)
 	}
 }
