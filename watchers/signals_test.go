@@ -122,6 +122,10 @@ func TestSignalledKeysAreTakenInTheirOrder(t *testing.T) {
 
 func TestASignalOfAKeyWithoutWaitersIsDropped(t *testing.T) {
 	s := newSignals(t, 8)
+	assert.False(t, s.signal(1, everyPosition), "its shard was never used")
+	for i := range uint64(8) {
+		s.shard(i)
+	}
 	assert.False(t, s.signal(1, everyPosition))
 	assert.Zero(t, s.kicks, "there is no work")
 	m := wait(t, s.Watchers, 1)
