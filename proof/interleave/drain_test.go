@@ -163,10 +163,8 @@ func TestATimerStopsBesideEveryVerb(t *testing.T) {
 	}
 }
 
-// waitingClock is a clock on which nothing expires.
-type waitingClock struct{}
-
-func (waitingClock) AdvanceClockUntil(stop <-chan struct{}, _ time.Duration) bool {
+// standStill is the AdvanceClockUntil of a clock on which nothing expires.
+func standStill(stop <-chan struct{}, _ time.Duration) bool {
 	sched.Receive(stop)
 	return false
 }
@@ -176,7 +174,7 @@ func TestAReaperEndsWithItsLastSweep(t *testing.T) {
 	exploreOne(t, "reaper-stops", 2, func(spawn func(string, func())) func() error {
 		sweeps, ended := 0, false
 		var err error
-		r := reaper.Start(waitingClock{}, timeout, func() {
+		r := reaper.Start(standStill, timeout, func() {
 			sweeps++
 			sched.Yield()
 			if sweeps--; ended {
