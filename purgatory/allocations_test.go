@@ -150,7 +150,9 @@ func TestAnAwaitThatBlocksIsOneAllocation(t *testing.T) {
 	p := open[string](t)
 	ctx := context.Background()
 	yes := func() bool { return true }
+	one := func() (int, bool) { return 1, true }
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { _ = p.Await(ctx, time.Hour, yes, "a") }), "ready at once")
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { _, _ = purgatory.AwaitValue(ctx, p, time.Hour, one, "a") }), "with a value")
 	tries := 0
 	second := func() bool { tries++; return tries%2 == 0 }
 	for keys, most := range map[int]float64{1: 1, 2: 2, purgatory.FewKeys: 2, purgatory.FewKeys + 1: 3, 8: 3} {

@@ -31,7 +31,7 @@ import (
 // [ErrCancelled] if that is nil; [ErrClosed]; and those of [Purgatory.TryCompleteElseWatch]. Compare with errors.Is:
 // all but the causes come wrapped in a text that says more.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready func() bool, keys ...K) error {
-	return p.await(ctx, timeout, ready, keys, nil, nil)
+	return p.await(ctx, timeout, ready, keys, nil, func() *await { return &await{ready: ready} })
 }
 
 // AwaitAt is [Purgatory.Await] for positions: CheckAndCompleteUpTo calls ready only if its position is at least that
@@ -42,27 +42,35 @@ func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, ready f
 //	err := p.AwaitAt(ctx, 30*time.Second, replicated,
 //		purgatory.KeyPosition[string]{Key: "orders-0", Position: offset + 1})
 func (p *Purgatory[K]) AwaitAt(ctx context.Context, timeout time.Duration, ready func() bool, at ...KeyPosition[K]) error {
-	return p.await(ctx, timeout, ready, nil, at, nil)
+	return p.await(ctx, timeout, ready, nil, at, func() *await { return &await{ready: ready} })
 }
 
 // AwaitValue is [Purgatory.Await] for a condition with a result: it returns the value that ready returned together
 // with true, and with an error the zero value.
 func AwaitValue[V any, K comparable](ctx context.Context, p *Purgatory[K], timeout time.Duration, ready func() (V, bool), keys ...K) (V, error) {
-	var w struct { // one allocation
-		await
-		value V
-	}
+	var value V
 	if ready == nil {
-		return w.value, p.refusal(ErrNilOperation, "the function to wait for is nil")
+		return value, p.refusal(ErrNilOperation, "the function to wait for is nil")
 	}
-	err := p.await(ctx, timeout, func() bool {
-		found, ok := ready()
-		if ok { // the wait ends with a nil error then, whatever else ends it at this moment
-			w.value = found
+	got := &value
+	err := p.await(ctx, timeout, func() bool { return found(ready, &value) }, keys, nil, func() *await {
+		var w struct { // one allocation
+			await
+			value V
 		}
-		return ok
-	}, keys, nil, &w.await)
-	return w.value, err
+		w.ready, got = func() bool { return found(ready, &w.value) }, &w.value
+		return &w.await
+	})
+	return *got, err
+}
+
+// found keeps what ready returns with true: the wait ends with a nil error then, whatever else ends it at this moment.
+func found[V any](ready func() (V, bool), value *V) bool {
+	v, ok := ready()
+	if ok {
+		*value = v
+	}
+	return ok
 }
 
 // await is the operation behind Await and behind a Wait. Its end closes a channel without a buffer; one with a buffer
@@ -96,7 +104,8 @@ func (w *await) OnComplete() {
 // OnlyWakes implements [machine.Waker].
 func (w *await) OnlyWakes() bool { return true }
 
-func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], w *await) error {
+// await tries ready, and waits with the operation that wait returns.
+func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready func() bool, keys []K, at []KeyPosition[K], wait func() *await) error {
 	mustContext(ctx, "Await")
 	var few [fewKeys]watchers.Wait[K] // filled before ready, which may write to keys, or to at
 	waits, err := p.waits(few[:], keys, at)
@@ -116,10 +125,8 @@ func (p *Purgatory[K]) await(ctx context.Context, timeout time.Duration, ready f
 		p.watchers.Early(waits[0].Hash, machine.Satisfied)
 		return nil
 	case timeout > 0:
-		if w == nil {
-			w = new(await)
-		}
-		w.ready, w.done = ready, done
+		w := wait()
+		w.done = done
 		return p.block(ctx, w, timeout, waits)
 	case p.Closed():
 		return p.refusal(ErrClosed, "while trying")
