@@ -14,6 +14,7 @@ import (
 
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/proof/explore"
+	explored "github.com/delayedop/purgatory/proof/explore/sched"
 	"github.com/delayedop/purgatory/timer"
 )
 
@@ -61,7 +62,14 @@ func (s *scene[T]) callback(item T, err error) {
 func (s *scene[T]) take(ctx context.Context, timeout time.Duration) (item T, err error) {
 	s.taking++
 	defer func() { s.taking-- }()
-	return s.q.Take(ctx, timeout, Place{N: s.units})
+	item, err = s.q.Take(ctx, timeout, Place{N: s.units})
+	if w, ok := s.q.waiters.Get().(*waiter[T]); ok { // for the next Take, which may come now
+		if w.next != nil || len(w.spots)+len(w.ready) > 0 || w.err != nil || w.gone != nil {
+			s.fail("a Take has returned, and what it has left is in use")
+		}
+		s.q.waiters.Put(w)
+	}
+	return item, err
 }
 
 func (s *scene[T]) fail(format string, args ...any) {
@@ -337,6 +345,14 @@ func TestEachRequestEndsOnceAndNoItemIsLostEveryInterleaving(t *testing.T) {
 		}
 	}
 	t.Logf("%d scenes, %d schedules", scenes, schedules)
+}
+
+// Whoever ends several at once touches none that it has told: two of them may wait again by then.
+func TestATakeLeavesNothingInUseEveryInterleaving(t *testing.T) {
+	t.Cleanup(explore.Close)
+	explored.PointsBehind = true
+	defer func() { explored.PointsBehind = false }()
+	t.Logf("%d schedules", explores(t, func(n int) int { return n }, 0, 1, "nobody", "take", "take", "close"))
 }
 
 // A drain that is not cut, one that is, and Close, beside every verb, while a callback is to come: at the return of Shutdown everything is
