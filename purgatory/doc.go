@@ -45,7 +45,8 @@
 //   - A timeout is never early. While an expiry worker is free it is late by at
 //     most one tick plus scheduling.
 //   - The purgatory holds no lock while your code runs, but to hash and compare keys.
-//   - A chain of ends through OnComplete has a bounded stack.
+//   - A chain of ends through OnComplete has a bounded stack. Through thousands
+//     of purgatories it nests in each.
 //   - A panic or runtime.Goexit in one callback stops no other operation.
 //   - An operation that has ended leaves the timer and its lists before its
 //     callbacks run. (See [WithPurgeInterval] for a contended list.)
