@@ -57,7 +57,7 @@ func TestAWaiterServesAnyRequestAfterAnyOther(t *testing.T) {
 				if at.Kinds != nil {
 					kind.Kinds = at.Kinds[:1]
 				}
-				switch want {
+				switch want { //nolint:errorlint // one of ends
 				case nil:
 					require.NoError(t, q.Put(n+1, kind))
 				case errCause:
