@@ -57,10 +57,10 @@ func TestAWaiterServesAnyRequestAfterAnyOther(t *testing.T) {
 				if at.Kinds != nil {
 					kind.Kinds = at.Kinds[:1]
 				}
-				switch want { //nolint:errorlint // one of ends
+				switch want {
 				case nil:
 					require.NoError(t, q.Put(n+1, kind))
-				case errCause:
+				case errCause: //nolint:errorlint // one of ends
 					cancel(errCause)
 				case ErrClosed:
 					q.Close(nil)
