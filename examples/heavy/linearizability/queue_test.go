@@ -264,7 +264,8 @@ func (p *shift) add(random *rand.Rand) {
 		p.mu.Unlock()
 	}
 	from := p.tick()
-	handed, err := true, error(nil)
+	handed := true
+	var err error
 	switch {
 	case p.units != nil && e.step == put:
 		err = p.units.Put(struct{}{}, queue.Place{N: e.n})
