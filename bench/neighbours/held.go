@@ -26,7 +26,7 @@ var heldQueues = []maker[queue]{
 	{ours, "`queue`, a tenant", newLine[struct{}](timer.Never, lines.Place{Tenant: "a tenant"})},
 	{theirs, "`semaphore.Weighted`", newSemaphoreQueue},
 	{theirs, "puddle's pool", func() queue { return new(heldPuddle) }},
-	{theirs, "`database/sql`'s way", func() queue { return &sqlQueue{requests: make(map[chan struct{}]struct{})} }},
+	{theirs, "the way of database/sql", func() queue { return &sqlQueue{requests: make(map[chan struct{}]struct{})} }},
 	{theirs, "Vitess' way", func() queue { return new(vitessQueue) }},
 }
 
