@@ -299,7 +299,7 @@ func TestTenThousandPurgatoriesOnOneTimer(t *testing.T) {
 	for _, p := range all {
 		submit(t, p, &op{}, hour, "a")
 	}
-	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+	assert.True(t, inTime(func() bool { return runtime.NumGoroutine() <= before }), "a worker may stand in for a late driver")
 	assert.Equal(t, len(all), shared.Pending())
 	for _, p := range all[1:] {
 		require.NoError(t, p.Close())

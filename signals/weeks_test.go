@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/queue"
@@ -68,7 +68,7 @@ func TestThreeWeeksAreAsTheFirstHour(t *testing.T) {
 		}))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		goroutines := runtime.NumGoroutine()
+		goroutines := watchdog.InBubbles()
 		var longest time.Duration
 		for gap := range gaps {
 			// Peers wait. A third is hinted, a third is hinted during the gap, in vain, and a third is late.
@@ -143,7 +143,7 @@ func TestThreeWeeksAreAsTheFirstHour(t *testing.T) {
 		assert.EqualValues(t, gaps, log.records[signals.EventGap].Load())
 		assert.EqualValues(t, gaps, log.records[signals.EventEnded].Load())
 		synctest.Wait()
-		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+		assert.Equal(t, goroutines, watchdog.InBubbles())
 		stop()
 		assert.Empty(t, q.Close(nil))
 		require.NoError(t, p.Shutdown(t.Context()))

@@ -120,11 +120,11 @@ func TestTheGoroutineEndsWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // ends when all its goroutines have
 		s := &sink{}
 		l := slog.New(logging.New(s, "lost", ignore))
-		before := runtime.NumGoroutine()
+		before := watchdog.InBubbles()
 		for range 3 {
 			l.Info("a")
 			synctest.Wait()
-			assert.Equal(t, before, runtime.NumGoroutine())
+			assert.Equal(t, before, watchdog.InBubbles())
 		}
 		assert.Equal(t, []string{"a", "a", "a"}, s.messages())
 	})

@@ -59,6 +59,10 @@ func watch(patience time.Duration, bark func(report string)) (stop func()) {
 	return func() { next.Stop() }
 }
 
+// InBubbles returns how many goroutines run in bubbles of synctest. It does not count one that has just ended, which
+// [runtime.NumGoroutine] still may when synctest.Wait returns.
+func InBubbles() int { return strings.Count(stacks(), "synctest bubble") }
+
 // stacks returns the stacks of all goroutines, or as many as 16 MB hold.
 func stacks() string {
 	for size := 1 << 18; ; size *= 4 {
