@@ -81,7 +81,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
 	for _, f := range sample {
 		m := f.Machine
-		if len(in.Oldest) == n || seen[m] {
+		if len(in.Oldest) >= n || seen[m] {
 			continue
 		}
 		seen[m] = true

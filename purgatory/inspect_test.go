@@ -35,7 +35,7 @@ func TestInspectShowsTheOldest(t *testing.T) {
 		o.Key = ""
 		assert.Equal(t, purgatory.OperationReport{Type: "*purgatory_test.op", Keys: 2, Age: age, Left: time.Hour - age}, o)
 	}
-	assert.Empty(t, p.Inspect(0).Oldest)
+	assert.Empty(t, append(p.Inspect(0).Oldest, p.Inspect(-1).Oldest...))
 	assert.Len(t, p.Inspect(math.MaxInt).Oldest, 10, "each once")
 	assert.Equal(t, []any{"everybody", 10}, []any{in.Busiest, in.Waiting})
 	p.CancelForKey("everybody", nil)

@@ -107,7 +107,7 @@ func (t *store) readyShard() *shard {
 	}
 	from := int(t.from.Add(1))
 	for i := range t.shards {
-		if s := t.shards[(from+i)%len(t.shards)].Load(); s != nil && s.ready.Load() {
+		if s := t.shards[(from+i)&(len(t.shards)-1)].Load(); s != nil && s.ready.Load() {
 			return s
 		}
 	}
