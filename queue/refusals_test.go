@@ -161,12 +161,16 @@ func TestACallbackRunsOnNoVerbsGoroutine(t *testing.T) {
 		"a timer that is stopped": {nil, func(clock *timer.SystemTimer) { clock.Stop() }},
 	} {
 		for verb, end := range map[string]func(q *Queue[int], w *Waiter[int]){
-			"Put":      func(q *Queue[int], _ *Waiter[int]) { assert.NoError(t, q.Put(1)) },
-			"PutBack":  func(q *Queue[int], _ *Waiter[int]) { assert.NoError(t, q.PutBack(1)) },
-			"Hand":     func(q *Queue[int], _ *Waiter[int]) { _, err := q.Hand(1); assert.NoError(t, err) },
-			"Stop":     func(_ *Queue[int], w *Waiter[int]) { assert.True(t, w.Stop()) },
-			"Close":    func(q *Queue[int], _ *Waiter[int]) { assert.Empty(t, q.Close(nil)) },
-			"Shutdown": func(q *Queue[int], _ *Waiter[int]) { ended, cancel := context.WithCancel(background); cancel(); _ = q.Shutdown(ended) },
+			"Put":     func(q *Queue[int], _ *Waiter[int]) { assert.NoError(t, q.Put(1)) },
+			"PutBack": func(q *Queue[int], _ *Waiter[int]) { assert.NoError(t, q.PutBack(1)) },
+			"Hand":    func(q *Queue[int], _ *Waiter[int]) { _, err := q.Hand(1); assert.NoError(t, err) },
+			"Stop":    func(_ *Queue[int], w *Waiter[int]) { assert.True(t, w.Stop()) },
+			"Close":   func(q *Queue[int], _ *Waiter[int]) { assert.Empty(t, q.Close(nil)) },
+			"Shutdown": func(q *Queue[int], _ *Waiter[int]) {
+				ended, cancel := context.WithCancel(background)
+				cancel()
+				_ = q.Shutdown(ended)
+			},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				clock, err := timer.NewSystemTimer(of.options...)
