@@ -38,6 +38,9 @@ func TestASickLineHasItsNote(t *testing.T) {
 		}, "", ""},
 		{"a tenant has much", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 31}, "b": {Waiting: 9}} }, "", ""},
 		{"there is one tenant", func(n *queue.Stats) { n.Tenants = map[string]queue.Tenant{"a": {Waiting: 40}} }, "", ""},
+		{"a tenant hogs twenty", func(n *queue.Stats) {
+			n.Waiting, n.Tenants = 20, map[string]queue.Tenant{"a": {Waiting: 16}, "b": {Waiting: 4}}
+		}, "look", `tenant "a" has 16 of the 20 requests that wait`},
 		{"few wait", func(n *queue.Stats) {
 			n.Waiting, n.Tenants = 19, map[string]queue.Tenant{"a": {Waiting: 18}, "b": {Waiting: 1}}
 		}, "", ""},
@@ -45,6 +48,11 @@ func TestASickLineHasItsNote(t *testing.T) {
 		n := healthy
 		c.make(&n)
 		expectNote(t, c.name, queueNotes(&n, &healthy, 2*time.Minute, false), c.level, c.text)
+	}
+	for length, text := range map[time.Duration]string{stillLook - 1: "full: 1 request was refused", stillLook: "the line stands still"} {
+		n := healthy
+		n.Refused = 1
+		expectNote(t, length.String(), queueNotes(&n, &healthy, length, false), "trouble", text)
 	}
 	full := queue.Stats{Waiting: 30, Refused: 1, Handed: 1, Tenants: map[string]queue.Tenant{"a": {Waiting: 30}}}
 	if notes := queueNotes(&full, &queue.Stats{}, time.Minute, false); assert.Len(t, notes, 2) {
@@ -83,7 +91,10 @@ func TestASickWatermarkHasItsNote(t *testing.T) {
 		{"a crowd is served", func(n *watermark.Stats) { n.Served, n.Expired = 11_000, 90 }, "", ""},
 		{"it stands still", func(n *watermark.Stats) { n.Expired = 10_050 }, "trouble", "100 % of the waits that ended in the last 60 s have expired, 10000 of 10000: does the position rise too slowly"},
 		{"a tenth expires", func(n *watermark.Stats) { n.Served, n.Expired = 1090, 60 }, "trouble", "10 % of the waits"},
+		{"less than a tenth expires", func(n *watermark.Stats) { n.Served, n.Expired = 1091, 60 }, "", ""},
 		{"few expire", func(n *watermark.Stats) { n.Expired = 54 }, "", ""},
+		{"five expire", func(n *watermark.Stats) { n.Expired = 55 }, "trouble", "100 % of the waits that ended in the last 60 s have expired, 5 of 5"},
+		{"half of those whose era ends have expired", func(n *watermark.Stats) { n.Cancelled, n.Expired = 10, 60 }, "trouble", "50 % of the waits"},
 		{"long polls", func(n *watermark.Stats) { n.Expired, n.Left, n.TimeoutsExpected = 10_050, 10_000, true }, "", ""},
 		{"clients give up", func(n *watermark.Stats) { n.Served, n.Left = 1006, 103 }, "trouble", "94 % of the waits that ended in the last 60 s were given up, 94 of 100"},
 		{"an era ends", func(n *watermark.Stats) { n.Cancelled = 10_000 }, "", ""},

@@ -106,6 +106,31 @@ func TestASickDayHasItsNote(t *testing.T) {
 			d.w.pending, d.w.length = [3]span{{800, 860}, {860, 920}, {901, 990}}, 61*time.Second
 		}, "", ""},
 		{"ever more wait, for a minute", func(d *day) { d.w.pending, d.w.length = rising, 61*time.Second }, "look", "from 300 to 900 in the last 61 s"},
+		{"a callback runs for as long as it may", func(d *day) { d.n.Running, d.n.BlockedFor = 1, blockedLimit }, "", ""},
+		{"a callback runs for longer", func(d *day) { d.n.Running, d.n.BlockedFor = 1, blockedLimit+1 }, "trouble", "a callback has been running for 3s"},
+		{"expiries wait for as long as they may", func(d *day) { d.n.Due, d.n.OldestDue = 1, dueLimit }, "", ""},
+		{"expiries wait for longer", func(d *day) { d.n.Due, d.n.OldestDue = 1, dueLimit+1 }, "trouble", "1 expired operation waits for a free worker, one for 1s"},
+		{"five of five hundred expire", func(d *day) { d.ended(500, 5, 0) }, "look", "5 operations have expired in the last 60 s, of 500"},
+		{"five of 501 expire", func(d *day) { d.ended(501, 5, 0) }, "", ""},
+		{"five of 51 expire", func(d *day) { d.ended(51, 5, 0) }, "look", "5 operations have expired"},
+		{"five of 50 expire", func(d *day) { d.ended(50, 5, 0) }, "trouble", "5 operations have expired"},
+		{"two unchecked of twenty", func(d *day) { d.ended(20, 2, 2) }, "trouble", "2 operations have expired"},
+		{"two unchecked of twenty-one", func(d *day) { d.ended(21, 2, 2) }, "", ""},
+		{"three unchecked of 300 since start", func(d *day) { d.ended(300, 3, 3); d.w = window{} }, "look", "3 operations have expired since start"},
+		{"three unchecked of 301 since start", func(d *day) { d.ended(301, 3, 3); d.w = window{} }, "", ""},
+		{"half give up", func(d *day) { d.ended(100, 0, 0); d.n.GaveUp = 50 }, "trouble", "50 % of the waits"},
+		{"full to four fifths", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 800 }, "", ""},
+		{"fuller than four fifths", func(d *day) { d.n.MaxPending, d.n.Pending = 1000, 801 }, "look", "80 % full: 801 operations wait"},
+		{"just enough wait", func(d *day) { d.w.pending = [3]span{{1, 50}, {51, 100}, {101, 161}} }, "look", "pending has grown from 1 to 161"},
+		{"twice as many wait", func(d *day) { d.w.pending = [3]span{{100, 130}, {150, 180}, {200, 230}} }, "", ""},
+		{"more than twice as many wait", func(d *day) { d.w.pending = [3]span{{100, 130}, {150, 180}, {201, 230}} }, "look", "from 100 to 230"},
+		{"many unchecked", func(d *day) {
+			d.ended(20, 7, 7)
+			for i := range 7 {
+				d.in.Unchecked = append(d.in.Unchecked, purgatory.ExpiryReport{Key: string(rune('a' + i))})
+			}
+		}, "trouble", "nobody had checked a, b, c, d, e since they were registered"},
+
 		{"few wait", func(d *day) { d.w.pending = [3]span{{1, 50}, {51, 100}, {100, 160}} }, "", ""},
 	} {
 		d := &day{w: window{length: 4 * time.Minute, minuteLength: time.Minute}}

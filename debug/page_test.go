@@ -2,6 +2,7 @@ package debug
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -18,7 +19,9 @@ import (
 	"github.com/delayedop/purgatory/internal/watchdog"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
+	"github.com/delayedop/purgatory/queue"
 	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watermark"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(watchdog.Over(m)) }
@@ -208,17 +211,44 @@ func TestThePageAllowsNothingButItself(t *testing.T) {
 
 const svgNamespace = "http://www.w3.org/2000/svg"
 
+// Whatever there is to say, and whatever was sampled before: what clients have sent, and what an engine has said, is nowhere.
 func TestHiddenDetailsAreNowhere(t *testing.T) {
-	p := newFetches(t)
-	submit(t, p, time.Second, "secret key")
-	submit(t, p, time.Hour, "secret key")
-	p.AdvanceClock(2 * time.Second)
-	page := pageWith(Options{HideDetails: true}, p)
-	for _, f := range []string{"html", "json", "text"} {
-		body := get(t, page, "/?format="+f).Body.String()
-		assert.NotContains(t, body, "secret")
-		assert.Contains(t, body, "fetches")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newFetches(t, purgatory.WithMaxPending(30))
+		for i := range 16 {
+			submit(t, p, time.Second, "secret key")
+			if i%2 == 0 { // nobody checks the others
+				p.CheckAndComplete("secret key")
+			}
+			p.AdvanceClock(2 * time.Second)
+		}
+		for range 40 {
+			_, _ = p.TryCompleteElseWatch(new(fetch), time.Hour, "secret key")
+		}
+		line, err := queue.New[int](queue.WithMaxWaiting(60))
+		require.NoError(t, err)
+		for range 40 {
+			_, _ = line.Start(time.Hour, nil, queue.Place{Tenant: "secret tenant"})
+			_ = line.Put(1, queue.Place{Tenant: "secret tenant", Kinds: []string{"other"}})
+		}
+		hints := healthySource()
+		hints.Standing, hints.Ends, hints.Err, hints.Blind = false, 7, errors.New("secret address"), "secret bucket"
+		mark := watermark.New(p, "secret key", 0)
+		page := pageWith(Options{HideDetails: true, Idle: -1}, p, &stranger{name: "panics", stats: func() purgatory.Stats { panic("secret text") }})
+		require.NoError(t, page.AddQueue("line", line))
+		require.NoError(t, page.AddSignals(&fixedSource{hints}))
+		require.NoError(t, page.AddWatermark("mark", mark))
+		for range 30 {
+			time.Sleep(time.Second)
+			for _, f := range []string{"html", "json", "text"} {
+				body := get(t, page, "/?format="+f).Body.String()
+				assert.NotContains(t, body, "secret", f)
+				assert.Contains(t, body, "fetches")
+			}
+		}
+		page.Close()
+		line.Close(nil)
+	})
 }
 
 // TestManyPendingCostNoMoreThanAFew counts what is looked at, and what is written.

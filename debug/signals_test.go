@@ -65,6 +65,17 @@ func TestASickSourceHasItsNote(t *testing.T) {
 		{"the engine does not say all", func(n *signals.Stats, _ *hearing) { n.Blind = "keys that expire" }, "look", "the engine sends no hint for keys that expire"},
 		{"the engine's queue fills", func(n *signals.Stats, _ *hearing) { n.QueueUsed = 0.5 }, "trouble", "the engine's queue of hints is full to 50 %"},
 		{"the engine's queue is all but empty", func(n *signals.Stats, _ *hearing) { n.QueueUsed = 0.01 }, "", ""},
+		{"it talked, and is silent for a minute", func(n *signals.Stats, h *hearing) { n.SinceLastWord, h.earlier = silentSoon, 10 }, "", ""},
+		{"it talked, and is silent for longer", func(n *signals.Stats, h *hearing) { n.SinceLastWord, h.earlier = silentSoon+1, 10 }, "look", "no word since"},
+		{"it has been silent for five minutes", func(n *signals.Stats, _ *hearing) { n.SinceLastWord, n.Hints = silentLate, 100 }, "", ""},
+		{"it has been silent for longer", func(n *signals.Stats, _ *hearing) { n.SinceLastWord, n.Hints = silentLate+1, 100 }, "look", "no word since"},
+		{"it takes ten seconds to subscribe", func(n *signals.Stats, _ *hearing) { n.Standing, n.SinceLastWord = false, standsAfter }, "look", "it has not subscribed yet, or has yet"},
+		{"it takes longer to subscribe", func(n *signals.Stats, _ *hearing) { n.Standing, n.SinceLastWord = false, standsAfter+1 }, "trouble", "it has not subscribed yet, or does not"},
+		{"a bulk read takes as long as it may", func(n *signals.Stats, _ *hearing) { n.Reading = longRead }, "", ""},
+		{"a bulk read takes longer", func(n *signals.Stats, _ *hearing) { n.Reading = longRead + 1 }, "trouble", "a bulk read has been in progress for 30s"},
+		{"reads lag by as much as is allowed", func(n *signals.Stats, _ *hearing) { n.Lag, n.LagAllowed = 2*time.Second, 2*time.Second }, "look", "a read was behind its hint by 2s"},
+		{"a read lags, and none may", func(n *signals.Stats, _ *hearing) { n.Lag = 1 }, "look", "a read was behind its hint by"},
+		{"the engine's queue is a quarter full", func(n *signals.Stats, _ *hearing) { n.QueueUsed = fullQueue }, "", ""},
 		{"a bulk read failed at some time", func(n *signals.Stats, h *hearing) { h.since, h.failures, n.Failures = true, 1, 1 }, "look", "1 bulk read failed since start"},
 	} {
 		n, h := healthySource(), hearing{}

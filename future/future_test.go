@@ -3,6 +3,7 @@ package future
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -259,17 +260,50 @@ func TestAFutureMayHaveOver64Sources(t *testing.T) {
 }
 
 func TestErrorNamesAFewFailures(t *testing.T) {
-	p := newManual(t)
-	f, err := Gather[int](p, time.Second, Any(6), "f")
-	require.NoError(t, err)
 	last := errors.New("the last one")
-	for _, from := range []int{3, 1, 2, 5, 0, 4} { // in the order in which they have failed
-		f.Deliver(from, 0, []error{errDown, last}[from/5])
+	for n, text := range map[int]string{
+		1: "source 0: the last one",
+		3: "source 2: replica is down; source 0: replica is down; source 1: the last one",
+		4: "source 2: replica is down; source 0: replica is down; source 1: replica is down; and 1 more",
+		6: "source 3: replica is down; source 1: replica is down; source 2: replica is down; and 3 more",
+	} {
+		p := newManual(t)
+		f, err := Gather[int](p, time.Second, Any(n), "f")
+		require.NoError(t, err)
+		order := map[int][]int{1: {0}, 3: {2, 0, 1}, 4: {2, 0, 1, 3}, 6: {3, 1, 2, 5, 0, 4}}[n]
+		for i, from := range order { // in the order in which they have failed
+			f.Deliver(from, 0, []error{errDown, last}[(i+1)/n])
+		}
+		_, err = f.Wait(t.Context())
+		assert.ErrorIs(t, err, last)
+		assert.EqualError(t, err, fmt.Sprintf("future: the results wanted can no longer arrive (wanted 1 of %d results, arrived 0, failed %d); %s", n, n, text))
 	}
-	_, err = f.Wait(t.Context())
-	assert.ErrorIs(t, err, last)
-	assert.EqualError(t, err, "future: the results wanted can no longer arrive (wanted 1 of 6 results, arrived 0, failed 6); "+
-		"source 3: replica is down; source 1: replica is down; source 2: replica is down; and 3 more")
+}
+
+// Futures share further keys, as the name of a connection. Only the first is checked, and only by the delivery that decides: so nobody
+// is tried in vain, and CancelForKey ends all.
+func TestADeliveryTriesItsOwnFutureOnly(t *testing.T) {
+	p := newManual(t)
+	var all []*Future[int]
+	for i := range 10 {
+		f, err := Gather[int](p, time.Second, Quorum(2, 3), string(rune('a'+i)), "connection")
+		require.NoError(t, err)
+		all = append(all, f)
+		assert.True(t, f.Deliver(0, 0, nil))
+	}
+	for i, f := range all[:5] {
+		assert.True(t, f.Deliver(2, 0, nil))
+		_, err := f.Wait(t.Context())
+		assert.NoError(t, err)
+		assert.EqualValues(t, i+1, p.Stats().Checks)
+	}
+	assert.Zero(t, p.Stats().WastedChecks)
+	assert.Equal(t, 5, p.CancelForKey("connection", errDown))
+	for _, f := range all[5:] {
+		_, err := f.Wait(t.Context())
+		assert.ErrorIs(t, err, errDown)
+	}
+	assert.Zero(t, p.Watched())
 }
 
 func TestInvalidFuturesAreRefused(t *testing.T) {

@@ -134,6 +134,26 @@ func check[T any](t testing.TB, q *Queue[T]) {
 		require.Equal(t, n, q.mu.tenants[tenant])
 	}
 	require.Equal(t, s.Put+s.Back, s.Handed+int64(s.Items)+q.mu.returned)
+	checkSpares(t, q)
+}
+
+// checkSpares checks what is kept for those who come next: it is bounded, and refers to nothing of those who have gone.
+func checkSpares[T any](t testing.TB, q *Queue[T]) {
+	t.Helper()
+	require.LessOrEqual(t, len(q.mu.spares), 64, "items that are kept for the next ones")
+	for _, it := range q.mu.spares {
+		require.Zero(t, it.item, "an item that was taken stays in memory")
+		require.Nil(t, it.node.flow)
+	}
+	if k := q.mu.spareKind; k != nil {
+		require.Zero(t, k.line.n+k.items.n+k.units)
+		require.NotSame(t, k, q.mu.kinds[k.name])
+	}
+	if w, ok := q.waiters.Get().(*waiter[T]); ok {
+		require.Zero(t, w.item, "what a Take has got stays in memory")
+		require.True(t, w.err == nil && w.gone == nil && w.next == nil && len(w.spots)+len(w.ready) == 0, "a Take has returned, and what it has left is in use")
+		q.waiters.Put(w)
+	}
 }
 
 // checkLine checks the structure of a line, and returns its nodes.
@@ -172,6 +192,13 @@ func checkLine[E any](t testing.TB, l *line[E]) (nodes []*node[E]) {
 	}
 	require.Len(t, l.flows, named, "no tenant is remembered in vain")
 	require.Len(t, nodes, l.n)
+	for _, f := range l.heap[len(l.heap):cap(l.heap)] {
+		require.Nil(t, f, "a tenant that has gone stays in memory")
+	}
+	if l.spare != nil {
+		require.Zero(t, l.spare.n+l.spare.index+int(l.spare.used), "one that is kept for the next tenant is empty")
+		require.Zero(t, l.spare.tag)
+	}
 	if l.n == 0 {
 		require.LessOrEqual(t, len(l.heap), 1)
 		require.Zero(t, l.virtual)

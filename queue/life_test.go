@@ -118,6 +118,16 @@ func TestKeptItemsAreBounded(t *testing.T) {
 	require.ErrorIs(t, q.Put(3, Place{Kinds: []string{"b"}}), ErrFull)
 	assert.False(t, over(w), "as a bound that no item is beyond, not even for a moment")
 	check(t, q)
+
+	q, _ = manual[int](t) // a burst leaves little
+	for i := range 1000 {
+		require.NoError(t, q.Put(i))
+	}
+	for range 1000 {
+		_, err := q.Take(background, 0)
+		require.NoError(t, err)
+	}
+	check(t, q)
 }
 
 func TestWhoHasWaitedTooLongIsRefused(t *testing.T) {
@@ -454,4 +464,6 @@ func TestStatsSayWhoWaitsForHowLong(t *testing.T) {
 	_, err := q.Take(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Equal(t, Stats{Put: 3, Handed: 1, Served: 1, Items: 2, Tenants: map[string]Tenant{"b": {0, 2, 0}}}, q.Stats())
+	require.NoError(t, q.PutBack(1, Place{Tenant: "a"})) // one that was put back is nobody's
+	assert.Equal(t, Stats{Put: 3, Back: 1, Handed: 1, Served: 1, Items: 3, Tenants: map[string]Tenant{"b": {0, 2, 0}}}, q.Stats())
 }

@@ -51,8 +51,8 @@ var limits = map[string]func(t *testing.T){
 		}
 		for _, n := range []int{1, 2, 3, math.MaxInt} {
 			q, _ := manual[int](t, WithMaxWaiting(n))
-			for range min(n, 5) {
-				started(t, q)
+			for i := range min(n, 5) { // a request takes one place, for how many kinds ever it waits
+				started(t, q, Place{Kinds: []string{"", "a", "b"}[:1+i%3]})
 			}
 			_, err := q.Take(background, 0)
 			require.ErrorIs(t, err, ErrExpired, "who does not wait takes no place")

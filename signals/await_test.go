@@ -484,6 +484,46 @@ func TestAReadThatFailsIsMadeAgainWhileTheWaitLasts(t *testing.T) {
 	})
 }
 
+// A wait outlives many outages: each begins with the first pause, and one that is over is not in the error of the end.
+func TestALongWaitReadsInEachOutageAsInTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := waits(t)
+		const outages = 5
+		var down atomic.Bool
+		var reads []time.Time // of this outage
+		ended := make(chan error, 1)
+		go func() {
+			_, err := signals.AwaitRead(t.Context(), p, purgatory.NoTimeout, func(context.Context) (int, bool, error) {
+				reads = append(reads, time.Now())
+				if down.Load() {
+					return 0, false, errRead
+				}
+				return 0, false, nil
+			}, "a")
+			ended <- err
+		}()
+		for range outages {
+			synctest.Wait()
+			reads = nil
+			down.Store(true)
+			p.CheckAndComplete("a")
+			time.Sleep(5 * time.Minute)
+			down.Store(false)
+			time.Sleep(time.Minute) // the last of these reads succeeds
+			if assert.Greater(t, len(reads), 100) {
+				for i, most := range []time.Duration{50, 100, 200, 400} {
+					pause := reads[i+1].Sub(reads[i])
+					assert.LessOrEqual(t, pause, most*time.Millisecond)
+					assert.GreaterOrEqual(t, pause, most*time.Millisecond/2)
+				}
+			}
+		}
+		assert.Equal(t, 1, p.CancelForKey("a", errBroken))
+		assert.Equal(t, errBroken, <-ended)
+		nothingLeft(t, p)
+	})
+}
+
 // A thousand reads that fail at one moment are not made again at one moment.
 func TestReadsThatFailTogetherAreMadeAgainApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -344,6 +344,46 @@ func TestWhatASourceIsBlindToIsSaid(t *testing.T) {
 	})
 }
 
+// What a source says of its subscription holds for that one, and not for the next, whether it subscribes again or is run again.
+func TestWhatASourceSaysIsForgottenWithItsSubscription(t *testing.T) {
+	for name, again := range map[string]bool{"in the same run": true, "in the next run": false} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := signals.To[string](crowd{n: 100_000}, signals.WithLag(0))
+			require.NoError(t, err)
+			subscribe := func(sink signals.Sink[string], audit time.Duration, blind string) {
+				sink.Subscribed(signals.Subscription{
+					Every: time.Second, Limit: time.Minute, Audit: audit, Blind: blind,
+					Probe: func(_ context.Context, n uint64) error { sink.Heard(n); return nil },
+				})
+				time.Sleep(time.Hour)
+			}
+			first := true
+			stop := runIn(t, r, signals.SourceFunc[string](func(ctx context.Context, sink signals.Sink[string]) error {
+				if first {
+					first = false
+					if subscribe(sink, 10*time.Second, "keys that expire"); !again {
+						return errBroken
+					}
+				}
+				subscribe(sink, 0, "")
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}))
+			time.Sleep(time.Hour / 2)
+			s := r.Stats()
+			assert.Equal(t, "keys that expire", s.Blind, name)
+			assert.Greater(t, s.Audits, int64(200), name)
+			time.Sleep(time.Hour)
+			before := r.Stats().Audits
+			time.Sleep(time.Hour)
+			s = r.Stats()
+			assert.Empty(t, s.Blind, name)
+			assert.InDelta(t, 82, s.Audits-before, 15, "%s: one in about 45 s", name)
+			stop()
+		})
+	}
+}
+
 // A source that has stood for an hour, and is deaf, is run again after the first pause.
 func TestTheBackoffBeginsAnewAfterDeafness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

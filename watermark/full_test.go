@@ -50,6 +50,7 @@ func TestARefusalFromBeforeACallIsNotItsAnswer(t *testing.T) {
 		s.end(&full)
 		joined.waits(t)
 		require.Equal(t, 1, p.NumDelayed())
+		require.EqualValues(t, 1, w.Stats().Refused, "one registration, of two who wait")
 		w.Advance(5)
 		joined.returned(t, nil)
 		left(t, w)

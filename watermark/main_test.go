@@ -56,4 +56,24 @@ func left[K comparable](t *testing.T, w *Watermark[K]) {
 	require.Empty(t, w.mu.waits)
 	require.Nil(t, w.mu.oldest)
 	require.Nil(t, w.mu.newest)
+	clean(t)
+}
+
+// clean checks what is kept for later waits: it is as new, and refers to nobody.
+func clean(t *testing.T) {
+	t.Helper()
+	if m, ok := members.Get().(*member); ok {
+		require.Equal(t, member{}, *m)
+		members.Put(m)
+	}
+	if a, ok := alarms.Get().(*alarm); ok {
+		require.True(t, a.of == nil && a.m == nil && a.again, "an alarm refers to its last wait")
+		require.Empty(t, a.rang)
+		alarms.Put(a)
+	}
+	if c, ok := crowds.Get().(*crowd); ok {
+		require.True(t, c.prev == nil && c.next == nil && c.op == nil && c.first == nil && c.last == nil, "a crowd refers to its last wait")
+		require.Empty(t, c.over)
+		crowds.Put(c)
+	}
 }

@@ -82,6 +82,10 @@ func TestATimeoutSaysWhatItWas(t *testing.T) {
 		require.NoError(t, w.Await(context.Background(), timeout, 5), "it was reached")
 	}
 	require.Equal(t, Stats{Expired: 3}, w.Stats())
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(errGone)
+	require.Equal(t, errGone, w.Await(ended, 0, 6), "who has left is told so first")
+	require.Equal(t, Stats{Expired: 3, Left: 1}, w.Stats())
 	require.Zero(t, p.Stats().Accepted)
 	require.NoError(t, p.Close())
 	left(t, w)

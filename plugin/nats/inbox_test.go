@@ -1,10 +1,12 @@
 package nats
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/delayedop/purgatory/signals"
 )
@@ -77,4 +79,33 @@ func TestAHeartbeatThatIsMissingIsALoss(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Thousands of sources come and go beside one that stays: they are no loss, a bounded number is remembered, and what the one that stays
+// says is followed all the time.
+func TestSourcesThatComeAndGoAreNoLoss(t *testing.T) {
+	in := newInbox()
+	b := beats{id: "we", in: in, peers: map[string]uint64{}}
+	second, most := 0, 0
+	beat := func(id string, n int) {
+		b.heard(fmt.Appendf(nil, "%s %d", id, n))
+		most = max(most, len(b.peers))
+		_, _, lost := in.take()
+		require.NoError(t, lost, "second %d, beat %d of %s", second, n, id)
+	}
+	const crowd = 100 // that come in each second, and stay for three
+	for second = 1; second <= 50; second++ {
+		beat("we", second)
+		beat("resident", second)
+		for i := range 3 * crowd {
+			age := i / crowd
+			if born := second - age; born > 0 {
+				beat(fmt.Sprint("peer", born*crowd+i%crowd), age+1)
+			}
+		}
+	}
+	assert.Equal(t, maxPeers, most)
+	b.heard(fmt.Appendf(nil, "resident %d", second+1))
+	_, _, lost := in.take()
+	assert.ErrorIs(t, lost, errRoute)
 }

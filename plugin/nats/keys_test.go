@@ -27,7 +27,16 @@ func TestAKeyIsOneTokenWhateverItSays(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, key, back)
 	}
-	for _, key := range []string{"", strings.Repeat("a", natssignals.MaxKey+1), strings.Repeat(".", natssignals.MaxKey)} {
+	escapes := strings.Repeat(".", natssignals.MaxKey/3) // of three bytes each
+	for _, key := range []string{strings.Repeat("a", natssignals.MaxKey), escapes, escapes + strings.Repeat("a", natssignals.MaxKey%3)} {
+		token, err := natssignals.Encode(key)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(token), natssignals.MaxKey)
+		back, err := natssignals.Decode(token)
+		require.NoError(t, err)
+		assert.Equal(t, key, back)
+	}
+	for _, key := range []string{"", strings.Repeat("a", natssignals.MaxKey+1), escapes + ".", escapes + strings.Repeat("a", natssignals.MaxKey%3+1)} {
 		_, err := natssignals.Encode(key)
 		assert.ErrorIs(t, err, natssignals.ErrKey)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delayedop/purgatory/future"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
@@ -139,6 +140,35 @@ var observers = map[string]func() observed{
 			func() error {
 				if _, err := w.StartWait(1); w.Err() != errCause || err != errCause { //nolint:errorlint // the very cause
 					return fmt.Errorf("%v, %v", w.Err(), err)
+				}
+				return nil
+			},
+		}
+	},
+	// A future that has ended waits nowhere, takes nothing, and has its verdict, which stays.
+	"future": func() observed {
+		p, _ := lightPurgatory()
+		f, err := future.Gather[int](p, timeout, future.Quorum(2, 3), 1, 2)
+		must(err)
+		f.Deliver(0, 7, nil)
+		return observed{
+			map[string]func(){
+				"deliver": func() { f.Deliver(1, 8, nil) }, "post": func() { f.Post(1, 8, nil) }, "fail": func() { f.Deliver(1, 8, errCause); f.Deliver(2, 9, errCause) },
+				"cancel": func() { f.Cancel(errCause) }, "cancelkey": func() { p.CancelForKey(2, errCause) },
+				"expire": func() { p.AdvanceClock(timeout) }, "close": func() { _ = p.Close() },
+			},
+			func() bool { return sched.Closed(f.Done()) },
+			func() error {
+				if s := p.Stats(); s.Pending > 0 || p.Waiting(1)+p.Waiting(2) > 0 || f.Deliver(2, 0, nil) || f.Post(1, 0, nil) {
+					return fmt.Errorf("%+v", s)
+				}
+				f.Cancel(errors.New("too late"))
+				results, err := f.Wait(context.Background())
+				if len(results) == 0 || (len(results) == 2 && results[1].Err == nil) != (err == nil) {
+					return fmt.Errorf("%v, %w", results, err)
+				}
+				if again, same := f.Wait(context.Background()); len(again) != len(results) || same != err { //nolint:errorlint // the very error
+					return fmt.Errorf("%v, %v, then %v, %v", results, err, again, same) //nolint:errorlint // both are shown
 				}
 				return nil
 			},

@@ -27,6 +27,7 @@ import (
 //   - Nobody waits whose position is reached, or whose context has ended, or whose timeout has passed, or after a Close.
 //   - The position is the highest of those it was advanced to, if it has neither receded nor was closed; once closed it stays.
 //   - Those who begin together for one position never find the purgatory full, before anybody leaves.
+//   - Stats counts those whose timeout has passed, and those who have given up, and no more as served or cancelled than were.
 //   - When the last has left, no operation is left, and nobody is counted as waiting.
 func TestWatermarks(t *testing.T) { runFamily(t, "watermark", drawWatermark) }
 
@@ -79,6 +80,9 @@ type markRun struct {
 	clock     *timer.ManualTimer
 	past      []int64 // the position before the clock moved for the n-th time
 	expired   int     // waits whose timeout has passed
+	gaveUp    int     // whose contexts have ended, or that were stopped
+	served    int     // that have got their position, also at once
+	others    int     // that have ended otherwise
 	p         *purgatory.DelayedOperationPurgatory[int]
 	w         *watermark.Watermark[int]
 	contexts  [markContexts]context.Context
@@ -237,21 +241,26 @@ func (r *markRun) judge(w *markWait, err error) {
 	var ok bool
 	switch {
 	case err == nil:
+		r.served++
 		ok = w.highest >= w.n && !w.late
 	case errors.Is(err, errEra):
+		r.others++
 		ok = r.ending && !(w.early && r.w.Position() >= int64(w.n))
 	case w.late:
 	case errors.Is(err, errLeft):
+		r.gaveUp++
 		ok = w.wait == nil && r.left[w.context] && (r.recedes || r.leftAt[w.context] < int64(w.n))
 	case errors.Is(err, purgatory.ErrExpired):
 		r.expired++
 		n := int(w.deadline / tick) // the clock stands there after as many moves, at the earliest
 		ok = w.deadline > 0 && r.clock.Now() >= w.deadline && (r.recedes || r.past[n-1] < int64(w.n))
 	case errors.Is(err, purgatory.ErrClosed):
+		r.others++
 		ok = r.closed
 	case errors.Is(err, purgatory.ErrFull):
 		ok = r.bound > 0 && (!r.together || r.left[0] || len(r.past) > 0) // an operation that the last one leaves keeps its place until it has ended
 	default:
+		r.others++
 		ok = r.begun > w.returned && (errors.Is(err, errCause) || errors.Is(err, purgatory.ErrCancelled))
 	}
 	if !ok {
@@ -287,8 +296,12 @@ func (r *markRun) last() {
 	explore.Settle() // those who have left go on, and may advance
 	r.judgeWaits()
 	for _, w := range r.waits {
-		if w.wait.Stop() != r.waiting[w] {
+		stopped := w.wait.Stop()
+		if stopped != r.waiting[w] {
 			r.fault("Stop is wrong about %v, which waits: %v", w.markCall, r.waiting[w])
+		}
+		if stopped {
+			r.gaveUp++
 		}
 		delete(r.waiting, w)
 	}
@@ -299,8 +312,9 @@ func (r *markRun) last() {
 	if s := r.p.Stats(); len(r.waiting) > 0 || s.Pending != 0 || s.Watched != 0 || r.w.Waiting() != 0 {
 		r.fault("all have left, and %d of %v wait, with %+v", r.w.Waiting(), r.waiting, s)
 	}
-	if s := r.w.Stats(); s.Expired != int64(r.expired) || s.Waiting != 0 || s.Oldest != 0 {
-		r.fault("%d timeouts have passed, and nobody waits: %+v", r.expired, s)
+	if s := r.w.Stats(); s.Expired != int64(r.expired) || s.Left != int64(r.gaveUp) || s.Served > int64(r.served) ||
+		s.Cancelled > int64(r.others) || s.Waiting != 0 || s.Oldest != 0 {
+		r.fault("%d timeouts have passed, %d have given up, %d were served, and %d have ended otherwise, nobody waits: %+v", r.expired, r.gaveUp, r.served, r.others, s)
 	}
 	if n := r.clock.Pending(); n != 0 {
 		r.fault("all have left, and %d entries are in the timer", n)
