@@ -128,8 +128,8 @@ func refuse[T any](t *testing.T, n int) {
 				before.PutRefused += r.counts.PutRefused
 				before.Expired += r.counts.Expired
 				assert.Equal(t, before, q.Stats(), name)
-				assert.Equal(t, []int{int(entries), callbacks, kindsBefore, tenants},
-					[]int{int(clock.Pending()), q.mu.callbacks, len(q.mu.kinds), len(q.mu.tenants)}, "entries, callbacks, kinds, tenants: %s", name)
+				assert.Equal(t, []int{entries, callbacks, kindsBefore, tenants},
+					[]int{clock.Pending(), q.mu.callbacks, len(q.mu.kinds), len(q.mu.tenants)}, "entries, callbacks, kinds, tenants: %s", name)
 				check(t, q)
 				q.Close(nil)
 				clock.AdvanceClock(time.Hour)
