@@ -3,22 +3,17 @@ package timer
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Handle stands for a scheduled function. It is safe for concurrent use, by the function too.
 type Handle struct {
-	task   TaskEntry   // bound to a function
-	period sched.Int64 // in ns; > 0: fixed rate; < 0: fixed delay; 0: it runs once
+	task   TaskEntry     // bound to a function
+	period time.Duration // > 0: fixed rate; < 0: fixed delay; 0: it runs once
 }
-
-// halted is the period of a periodic handle that was stopped, or whose timer was.
-const halted = math.MinInt64
 
 var _ [-unsafe.Offsetof(Handle{}.task)]struct{} // fails to compile unless task is the first field
 
@@ -32,21 +27,18 @@ func handleOf(e *TaskEntry) *Handle { return (*Handle)(unsafe.Pointer(e)) }
 // RunTask implements [Task].
 func (f function) RunTask(e *TaskEntry) {
 	h := handleOf(e)
-	if h.periodic() {
+	if h.period != 0 {
+		due := h.timer().DeadlineOf(e)
+		if due == 0 { // it was stopped after a worker had claimed e
+			return
+		}
 		// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
-		defer h.again(e.entry.Deadline())
+		defer h.again(due)
 	}
-	if !h.halted() {
-		f()
-	}
+	f()
 }
 
-func (h *Handle) timer() *store  { return h.task.owner.Load() }
-func (h *Handle) periodic() bool { return h.period.Load() != 0 }
-func (h *Handle) halted() bool   { return h.period.Load() == halted }
-
-// halt halts a periodic handle, and reports whether it was not halted before.
-func (h *Handle) halt() bool { return h.period.Swap(halted) != halted }
+func (h *Handle) timer() *store { return h.task.owner.Load() }
 
 // AfterFunc runs f as a [Task] when d has passed. It does not block.
 //
@@ -75,8 +67,7 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 	case f == nil:
 		return nil, fmt.Errorf("%w: the function is nil", ErrInvalid)
 	}
-	h := &Handle{} // see docs/internals/decisions.md#a-handle-is-an-allocation
-	h.period.Store(int64(period))
+	h := &Handle{period: period} // see docs/internals/decisions.md#a-handle-is-an-allocation
 	h.task.Bind(function(f))
 	h.task.owner.Store(t)
 	now := t.Here()
@@ -86,44 +77,45 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 	return h, nil
 }
 
-// again schedules the run after the one that was due then. An entry has 1 ns for time 0.
+// again schedules the run after the one that was due then, unless h or its timer was stopped meanwhile. An entry has
+// 1 ns for time 0.
 func (h *Handle) again(due time.Duration) {
-	period := time.Duration(h.period.Load())
-	if period == halted {
-		return
-	}
-	t := h.timer()
+	t, e := h.timer(), &h.task.entry
 	now := t.clock.Now()
-	if due == 1 && period > 1 {
+	if due == 1 && h.period > 1 {
 		due = 0
 	}
-	next := Deadline(due, period)
-	if period < 0 {
-		next = Deadline(now, -period)
+	next := Deadline(due, h.period)
+	if h.period < 0 {
+		next = Deadline(now, -h.period)
 	}
-	if t.add(&h.task, now, next, math.MaxInt64) != nil {
-		h.halt() // the timer has been stopped
+	s := t.lock(e)
+	if t.stopped.Load() || e.At == entry.ExpiredBit {
+		e.At = entry.ExpiredBit
+		s.mu.Unlock()
+		return
 	}
-	// A Stop may have come before the entry was added.
-	if h.halted() {
-		t.Cancel(&h.task)
-	}
+	t.countLocked(s)
+	t.insert(s, e, now, next)
 }
 
 // Stop prevents further runs and reports whether it prevented one: then h is [Handle.Cancelled]. It does not wait
 // for a run in progress.
 func (h *Handle) Stop() bool {
-	if h.periodic() && !h.halt() {
+	t, e := h.timer(), &h.task.entry
+	s := t.lock(e)
+	defer s.mu.Unlock()
+	if !t.cancelLocked(s, e) && (h.period == 0 || e.At == entry.ExpiredBit) {
 		return false
 	}
-	return h.timer().Cancel(&h.task) || h.periodic() // if it fails, a worker has claimed the entry, and finds halted
+	e.At = entry.ExpiredBit // also of a periodic one between two runs, for again
+	return true
 }
 
 // Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
 // while a periodic run is in progress, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
-	deadline := Deadline(h.timer().Here(), d)
-	return !h.halted() && h.timer().Extend(&h.task, deadline) // the entry of a halted one may be scheduled: see again
+	return h.timer().Extend(&h.task, Deadline(h.timer().Here(), d))
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. Otherwise it schedules the
@@ -132,7 +124,7 @@ func (h *Handle) Extend(d time.Duration) bool {
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	for {
-		if pending = h.Extend(d); pending || h.periodic() {
+		if pending = h.Extend(d); pending || h.period != 0 {
 			return pending, nil
 		}
 		now := h.timer().Here()
@@ -149,8 +141,8 @@ func (h *Handle) Expired() bool {
 	s := h.timer().lock(&h.task.entry)
 	defer s.mu.Unlock()
 	at := h.task.entry.At
-	return at < 0 && at != entry.ExpiredBit && !h.periodic()
+	return at < 0 && at != entry.ExpiredBit && h.period == 0
 }
 
 // Cancelled reports whether h was stopped before it ran; if it is periodic, whether it was stopped.
-func (h *Handle) Cancelled() bool { return h.halted() || h.timer().DeadlineOf(&h.task) == 0 }
+func (h *Handle) Cancelled() bool { return h.timer().DeadlineOf(&h.task) == 0 }

@@ -287,7 +287,7 @@ func TestPeriodicStopDuringARunPreventsTheNext(t *testing.T) {
 	runs := 0
 	h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { runs++ })
 	require.NoError(t, err)
-	m.clock = spied{m, func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
+	m.clock = spied{m, func() time.Duration { // again reads the clock before it adds the entry
 		if runs > 0 {
 			h.Stop()
 		}
@@ -299,40 +299,7 @@ func TestPeriodicStopDuringARunPreventsTheNext(t *testing.T) {
 	assert.Equal(t, "cancelled", stateOf(h))
 }
 
-// The worker that ran the function may add the entry once more after Stop has returned, and then takes
-// it back. Reset and Extend, called in between, know that the handle was stopped.
-func TestAStoppedPeriodicHandleIsNotResetBesideItsRun(t *testing.T) {
-	m := newManual(t)
-	run := false
-	h, err := m.ScheduleAtFixedRate(time.Second, time.Second, func() { run = true })
-	require.NoError(t, err)
-	now := func() time.Duration { // again reads the clock after it has read halted and before it adds the entry
-		if run && !h.halted() {
-			m.wake.Store(never) // so that need is called when the entry has been added
-			assert.True(t, h.Stop())
-		}
-		return m.Now()
-	}
-	added := 0
-	m.clock = spied{m, now, func(tick int64) {
-		if tick == 0 { // it is due
-			return
-		}
-		added++
-		m.wake.Store(1)
-		require.Equal(t, 1, m.Pending())
-		pending, err := h.Reset(time.Minute)
-		assert.NoError(t, err)
-		assert.False(t, pending, "Stop has returned true")
-		assert.False(t, h.Extend(time.Minute))
-	}}
-	m.AdvanceClock(time.Second)
-	assert.Equal(t, 1, added)
-	assert.Zero(t, m.Pending())
-}
-
-// The first Stop of a periodic handle prevents the run after the one in progress, also where
-// the worker that schedules that run notices the Stop and takes it back itself.
+// The first Stop of a periodic handle prevents the run after the one in progress.
 func TestPeriodicStopReportsThatItPreventedARun(t *testing.T) {
 	m := newManual(t)
 	for range 20_000 {

@@ -15,10 +15,6 @@ import (
 // Errors, after which nothing is scheduled: [ErrInvalid] (it is bound to no task), [ErrScheduled] (in this timer or
 // another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
-	return t.add(task, now, deadline, t.maxPending)
-}
-
-func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) error {
 	if uint64(now) > uint64(decade) {
 		t.check()
 		now = max(now, 0) // a caller may pass any value
@@ -30,7 +26,7 @@ func (t *store) add(task *TaskEntry, now, deadline time.Duration, limit int64) e
 	}
 	s.mu.Lock()
 	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
-		if err := t.admitLocked(s, e, limit); err != nil {
+		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
@@ -74,7 +70,7 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 
 // admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another one could be refused
 // although there is room.
-func (t *store) admitLocked(s *shard, e *entry.Entry, limit int64) error {
+func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	for !t.owns(e) {
 		s.mu.Unlock()
 		err := t.adopt(taskEntry(e))
@@ -88,7 +84,7 @@ func (t *store) admitLocked(s *shard, e *entry.Entry, limit int64) error {
 		return ErrStopped
 	case e.Linked():
 		return ErrScheduled
-	case t.maxPending > 0 && !bounded.Increment(&t.pending, limit):
+	case t.maxPending > 0 && !bounded.Increment(&t.pending, t.maxPending):
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
 	return nil
@@ -210,6 +206,14 @@ func (t *store) cancelLocked(s *shard, e *entry.Entry) (ok bool) {
 	return ok
 }
 
+// countLocked counts an entry that the maximum does not refuse.
+func (t *store) countLocked(s *shard) {
+	s.mu.pending++
+	if t.maxPending > 0 {
+		t.pending.Add(1)
+	}
+}
+
 func (t *store) removeLocked(s *shard, e *entry.Entry) {
 	e.Unlink()
 	s.mu.pending--
@@ -241,10 +245,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 		s.mu.Unlock()
 		return false
 	default: // an operation's that was never added
-		s.mu.pending++
-		if t.maxPending > 0 {
-			t.pending.Add(1)
-		}
+		t.countLocked(s)
 	}
 	t.insert(s, e, t.clock.Now(), deadline)
 	return true

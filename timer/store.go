@@ -152,10 +152,10 @@ func (t *store) Stop() (unfired []any) {
 				continue
 			}
 			task := taskEntry(e)
-			if _, ok := task.bound.(function); !ok {
+			if _, ok := task.bound.(function); ok {
+				unfired = append(unfired, handleOf(task))
+			} else {
 				unfired = append(unfired, task.bound)
-			} else if h := handleOf(task); !h.periodic() || h.halt() { // otherwise Stop has prevented it
-				unfired = append(unfired, h)
 			}
 		}
 		t.release(s, never)
