@@ -33,17 +33,20 @@ func (t *SystemTimer) need(at int64) {
 	case at == 0:
 		t.pool.Kick()
 	case t.alarm != nil:
-		t.alarm.set(at)
+		t.alarm.Set(t.base) // at once
 	default:
 		t.wakeup.Put()
 	}
 }
 
-// nextWake returns the time until which the driver sleeps, and publishes it: see wake.
+// nextWake returns the time until which the driver sleeps, or to which it has set the alarm, and publishes it: see wake.
 func (t *SystemTimer) nextWake() int64 {
 	for {
 		at := t.next()
 		t.wake.Store(at)
+		if t.alarm != nil && at < never {
+			t.alarm.Set(t.base.Add(time.Duration(at)))
+		}
 		if t.next() >= at {
 			return at
 		}

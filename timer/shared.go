@@ -2,7 +2,6 @@ package timer
 
 import (
 	"sync"
-	"time"
 
 	"github.com/delayedop/purgatory/internal/sched"
 )
@@ -20,45 +19,22 @@ func Shared() *SystemTimer {
 
 var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares the timer of the process
 
-// selfDriven is a SystemTimer that nobody drives: nobody else gets the place of its driver. An
-// alarm goes off at wake, when the first shard is to be flushed. No entry is late:
-//
-//  1. A run of the alarm sets wake to never, flushes, looks at the next of every shard, and sets the alarm to
-//     the earliest.
-//  2. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own time is earlier,
-//     it sets the alarm. Otherwise the alarm is set to wake, or about to be; or, if it has read a wake from
-//     before 1, that run finds its next.
-//  3. Nobody sets the alarm to a later time than wake. So several runs at once do no harm.
-type selfDriven struct {
-	*SystemTimer
-	alarm sched.Alarm
-	mu    sched.Mutex // orders those who lower wake and set the alarm; lock level 8, see docs/internals/design.md
-}
-
 func newSelfDriven() *SystemTimer {
 	t, _ := NewSystemTimer() // no option could be wrong
-	s := &selfDriven{SystemTimer: t}
-	s.alarm = sched.NewAlarm(s.run)
-	sched.Receive(t.driver)
+	alarm := sched.NewAlarm(t.driveOnce)
+	t.alarm = &alarm
 	t.wake.Store(never)
-	t.alarm = s
+	sched.Receive(t.driver) // nobody else gets it
 	return t
 }
 
-func (s *selfDriven) set(at int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at < s.wake.Load() {
-		s.wake.Store(at)
-		s.overdue.Store(s.late(at))
-		s.alarm.Set(s.base.Add(time.Duration(at)))
-	}
-}
-
-// run is what the alarm does.
-func (s *selfDriven) run() {
-	s.overdue.Store(never)
-	s.wake.Store(never)
-	s.flush(s.Now())
-	s.set(s.next())
+// driveOnce is what the alarm does: it flushes, and sets the alarm to when it has to do so again. No entry is late, by the
+// steps at wake: in 1, the alarm is set to go off at once; in 2, to wake, before every next is read again. Runs follow one
+// another, so the alarm is never set to a later time than wake.
+func (t *SystemTimer) driveOnce() {
+	t.driving.Lock()
+	defer t.driving.Unlock()
+	t.overdue.Store(never)
+	t.flush(t.Now())
+	t.overdue.Store(t.late(t.nextWake()))
 }

@@ -14,8 +14,10 @@ import (
 // one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
-	pool  workers.Pool
-	alarm *selfDriven // nil: a goroutine drives it
+	pool workers.Pool
+
+	alarm   *sched.Alarm // drives it; nil: a goroutine does
+	driving sched.Mutex  // orders what the alarm does; lock level 1, see docs/internals/design.md
 
 	started atomic.Bool // Start was called; not explored: one swap
 	counted atomic.Bool // it counts in live, or has been stopped; not explored: one swap
