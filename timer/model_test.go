@@ -130,7 +130,7 @@ func (m *model) cancel(it *modelItem) {
 
 func (m *model) cancelAll(items []*modelItem) {
 	n := 0
-	entries := []*TaskEntry{nil}
+	var entries []*TaskEntry
 	for _, it := range items {
 		if it.scheduled {
 			n++

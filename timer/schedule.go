@@ -103,14 +103,13 @@ func (t *store) owns(e *entry.Entry) bool {
 //  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
 //     compare-and-swap.
 func (t *store) adopt(e *TaskEntry) error {
-	owner := e.owner.Load()
-	switch {
-	case e.bound == nil:
+	if e.bound == nil {
 		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
-	case owner == nil:
-		e.owner.CompareAndSwap(nil, t) // if it fails, another timer has it
+	}
+	if e.owner.CompareAndSwap(nil, t) {
 		return nil
 	}
+	owner := e.owner.Load()
 	s := owner.lock(&e.entry)
 	if s == nil { // a third timer has adopted it
 		return nil
@@ -173,13 +172,10 @@ func (t *store) Cancel(task *TaskEntry) bool {
 	return ok
 }
 
-// CancelAll is Cancel for many entries and returns how many it cancelled. It skips nil.
+// CancelAll is Cancel for many entries and returns how many it cancelled.
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
-		if task == nil {
-			continue
-		}
 		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
 			if s != nil {
 				s.mu.Unlock()

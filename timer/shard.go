@@ -126,14 +126,3 @@ func (s *shard) flushLocked(now int64) (more bool) {
 	}
 	return true
 }
-
-// anyLocked returns a scheduled entry; nil if there is none.
-func (s *shard) anyLocked() *entry.Entry {
-	bucket, _, _ := s.mu.wheel.next()
-	for _, list := range [...]*entry.List{bucket, &s.mu.due, &s.mu.young, &s.mu.spill} {
-		if list != nil && !list.Empty() {
-			return list.First()
-		}
-	}
-	return nil
-}

@@ -146,16 +146,22 @@ func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {
 		s.mu.Lock()
-		for e := s.anyLocked(); e != nil; e = s.anyLocked() {
-			t.cancelLocked(s, e)
-			if e.OfOperation() {
-				continue
-			}
-			task := taskEntry(e)
-			if _, ok := task.bound.(function); ok {
-				unfired = append(unfired, handleOf(task))
-			} else {
-				unfired = append(unfired, task.bound)
+		for bucket, _, _ := s.mu.wheel.next(); bucket != nil; bucket, _, _ = s.mu.wheel.next() {
+			s.mu.spill.Take(bucket)
+		}
+		for _, list := range [...]*entry.List{&s.mu.spill, &s.mu.young, &s.mu.due} {
+			for !list.Empty() {
+				e := list.First()
+				t.cancelLocked(s, e)
+				if e.OfOperation() {
+					continue
+				}
+				task := taskEntry(e)
+				if _, ok := task.bound.(function); ok {
+					unfired = append(unfired, handleOf(task))
+				} else {
+					unfired = append(unfired, task.bound)
+				}
 			}
 		}
 		t.release(s, never)

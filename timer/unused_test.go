@@ -47,7 +47,7 @@ func TestATimerMakesAShardForItsFirstEntry(t *testing.T) {
 	assert.Zero(t, oldest)
 	assert.Zero(t, made())
 	assert.False(t, m.Cancel(e))
-	assert.Zero(t, m.CancelAll([]*TaskEntry{e, nil, e}))
+	assert.Zero(t, m.CancelAll([]*TaskEntry{e, e}))
 	assert.Zero(t, m.DeadlineOf(e))
 
 	addIn(t, m, tt, time.Second)

@@ -272,7 +272,7 @@ func (r *timed) cancelAll() {
 		task.changes++
 		entries = append(entries, &task.entry)
 	}
-	r.tasks[0].somebodyEnds += r.timer.CancelAll(append(entries, nil))
+	r.tasks[0].somebodyEnds += r.timer.CancelAll(entries)
 	for _, task := range r.tasks {
 		task.changes--
 	}
