@@ -19,7 +19,7 @@ import (
 // returns; it reports whether anything has. If another AdvanceClock is moving the clock, as when a callback calls it,
 // it adds d to that move and returns false at once.
 func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
-	expired := p.timer.AdvanceClock(d)
+	expired := p.entries.AdvanceClock(d)
 	p.sweep(false)
 	return expired
 }

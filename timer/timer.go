@@ -7,7 +7,7 @@ import (
 )
 
 // Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use. No method
-// blocks but AdvanceClock.
+// blocks.
 type Timer interface {
 	// Now returns the time since the timer's start.
 	Now() time.Duration
@@ -15,10 +15,6 @@ type Timer interface {
 	// AddAt and Cancel schedule and cancel an entry.
 	AddAt(task *TaskEntry, now, deadline time.Duration) error
 	Cancel(task *TaskEntry) bool
-
-	// AdvanceClock lets up to d of time pass and reports whether anything expired: a SystemTimer waits, a
-	// ManualTimer moves its clock and runs tasks.
-	AdvanceClock(d time.Duration) bool
 
 	// core keeps other packages from implementing Timer.
 	core() *store

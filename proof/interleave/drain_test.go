@@ -23,6 +23,7 @@ import (
 type stopped struct {
 	timer interface {
 		timer.Timer
+		AdvanceClock(d time.Duration) bool
 		AfterFunc(d time.Duration, f func()) (*timer.Handle, error)
 		Extend(e *timer.TaskEntry, deadline time.Duration) bool
 		Pending() int

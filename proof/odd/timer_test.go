@@ -144,7 +144,7 @@ func (w *timers) pass(d *Do, by time.Duration) {
 func TestOddUsersOfATimer(t *testing.T) {
 	const period = time.Minute
 	rows := []Row[*timers]{
-		{Of: []string{"Timer.AddAt", "Timer.AdvanceClock", "Timer.Cancel", "Timer.Now"}, Not: "only package timer can implement it"},
+		{Of: []string{"Timer.AddAt", "Timer.Cancel", "Timer.Now"}, Not: "only package timer can implement it"},
 		{Of: []string{"WithLogger(l)"}, Not: "one record in the life of a process goes there, on the goroutine that calls Start"},
 		{
 			Of: both("CancelAll(tasks)"), On: "afterwards", Want: ofSlices("2 <nil>"),

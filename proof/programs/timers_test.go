@@ -135,6 +135,7 @@ type timed struct {
 	*timing
 	timer interface {
 		timer.Timer
+		AdvanceClock(d time.Duration) bool
 		Pending() int
 		Extend(task *timer.TaskEntry, deadline time.Duration) bool
 		CancelAll(tasks []*timer.TaskEntry) int
