@@ -21,7 +21,7 @@ type store struct {
 	clock clock // the timer that embeds the store
 
 	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before its first sleep, and
-	// always in a ManualTimer.
+	// always in a ManualTimer. In a shared timer it is when the alarm goes off, or did last: see driveOnce.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
