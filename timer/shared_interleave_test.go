@@ -15,7 +15,7 @@ import (
 // Goroutines add entries while the alarm goes off, two at once or one beside somebody who would drive the timer. Each entry
 // expires when its time has come: where nobody is busy then, before the next.
 func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
-	for _, scenario := range []string{"two add", "one waits", "nobody is busy"} {
+	for _, scenario := range []string{"nobody is busy", "two add", "one waits"} {
 		setup := func(spawn func(string, func())) func() error {
 			timer := newSelfDriven()
 			stop := make(chan struct{})
@@ -41,7 +41,7 @@ func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
 				close(stop)
 			})
 			if scenario == "one waits" {
-				add(2 * time.Millisecond)
+				add(3 * time.Millisecond)
 				spawn("one who waits", func() { timer.AdvanceClockUntil(stop, time.Hour) })
 			} else {
 				spawn("adder of an earlier one", func() { add(time.Millisecond) })
