@@ -119,7 +119,7 @@ func (e *ending[K]) answer() (over bool) {
 	for m := e.first; m != nil; m = e.first {
 		if e.later && !isWait(m) {
 			e.first = m.Unchain()
-			e.p.crew.hand(handed[K]{m, e.visit.Key, e.visit.Hash})
+			e.p.crew.hand(handed[K]{m, e.visit.Wait})
 			continue
 		}
 		op := m.Operation()
@@ -183,20 +183,21 @@ func (p *Purgatory[K]) claim(m *machine.Machine, o machine.Outcome, cause *error
 	return held
 }
 
-// endKey ends the operations that wait for key with o, and returns how many. It claims all before their callbacks run.
-func (p *Purgatory[K]) endKey(key K, hash uint64, o machine.Outcome, cause *error, later bool) int {
+// endKey ends the operations that wait for the key of at with o, and returns how many. It claims all before their
+// callbacks run.
+func (p *Purgatory[K]) endKey(at watchers.Wait[K], o machine.Outcome, cause *error, later bool) int {
 	e := ending[K]{p: p, later: later}
-	p.walks(1, key)
-	defer p.walks(-1, key)
+	p.walks(1, at.Key)
+	defer p.walks(-1, at.Key)
 	var ops [32]*machine.Machine
 	n := len(ops)
-	for most := 2 * p.watchers.Waiting(key, hash); n == len(ops) && e.n < most; { // others may keep arriving
-		n = p.watchers.Claim(key, hash, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
+	for most := 2 * p.watchers.Waiting(at); n == len(ops) && e.n < most; { // others may keep arriving
+		n = p.watchers.Claim(at, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
 		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)
 	}
 	if e.n > 0 {
-		e.visit = p.watchers.Enter(key, hash, e.first)
+		e.visit = p.watchers.Enter(at, e.first)
 		e.run()
 	}
 	return e.n

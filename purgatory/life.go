@@ -75,8 +75,8 @@ func (p *Purgatory[K]) endAll(later bool) {
 			p.endAll(later)
 		}
 	}()
-	for k := range p.watchers.Each(0) {
-		p.endKey(k.Key, k.Hash, machine.Closed, nil, later)
+	for f := range p.watchers.Each(0) {
+		p.endKey(f.Wait, machine.Closed, nil, later)
 	}
 	over = true
 }

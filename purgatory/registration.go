@@ -73,7 +73,7 @@ func (r *registration[K]) enroll(waits []watchers.Wait[K], tried bool) (complete
 		p.refuse(m)
 		return false, err
 	}
-	end := m.Try() || !m.ReleaseUnmarked() && p.letGo(m)
+	end := m.Try() || !m.ReleaseUnmarked() && p.letGo(m, waits[0])
 	r.over = true // before a callback may call runtime.Goexit
 	return end && p.endRegistered(m), nil
 }
@@ -95,14 +95,14 @@ func (r *registration[K]) unwind(waits []watchers.Wait[K], v any) (completed boo
 	if m.Start() < 0 { // it is not watched
 		if v != nil {
 			err = r.watch(waits)
-			p.signal(w.Key, w.Hash, EveryPosition)
+			p.signal(*w)
 		}
 		if v == nil || err != nil {
 			p.refuse(m)
 			return false, err
 		}
 	}
-	return p.release(m) && p.endRegistered(m), nil
+	return p.release(m, *w) && p.endRegistered(m), nil
 }
 
 // endRegistered ends m, and reports whether its callbacks have run: not those of one that has expired, which run on a
@@ -201,7 +201,7 @@ func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[
 	case n > len(few):
 		few = make([]watchers.Wait[K], n)
 	}
-	waits := p.hashed(few[:0], keys)
+	waits := p.hashed(few[:0], AnyPosition, keys)
 	for _, k := range at {
 		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: maphash.Comparable(p.seed, k.Key)})
 	}

@@ -24,9 +24,8 @@ type crew[K comparable] struct {
 
 // handed is an operation that has ended, and whose callbacks a worker is to run.
 type handed[K comparable] struct {
-	m    *machine.Machine
-	key  K // under which it has ended
-	hash uint64
+	m  *machine.Machine
+	at watchers.Wait[K] // under whose key it has ended
 }
 
 func (c *crew[K]) hand(h handed[K]) {
@@ -70,22 +69,21 @@ func (c *crew[K]) workHanded() (found bool) {
 	c.handed.ops[0], c.handed.ops = handed[K]{}, c.handed.ops[1:]
 	c.handed.Unlock()
 	c.pool.KickIfQueued() // the callbacks may block this worker
-	e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.key, h.hash, h.m), first: h.m}
+	e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.at, h.m), first: h.m}
 	e.run()
 	return true
 }
 
 func (c *crew[K]) workSignal() (found bool) {
-	w := walk[K]{batch: ending[K]{p: c.p}}
-	n, ok := c.p.watchers.BeginSignalled(&w.Walk, w.group[:])
-	if !ok {
-		return c.p.watchers.Signalled() // another worker was faster: there may be another key
+	v, found := c.p.watchers.Take()
+	if found {
+		c.pool.KickIfQueued() // the callbacks may block this worker
 	}
-	c.pool.KickIfQueued() // the callbacks may block this worker
-	if w.n = n; n > 0 {
+	if v != nil {
+		w := walk[K]{Visit: v, batch: ending[K]{p: c.p, visit: v}}
 		w.run()
 	}
-	return true
+	return found
 }
 
 // Signal is [Purgatory.CheckAndComplete] for a caller that holds a lock, or must not run callbacks: workers check keys
@@ -96,22 +94,20 @@ func (c *crew[K]) workSignal() (found bool) {
 // With one key it does not allocate.
 func (p *Purgatory[K]) Signal(keys ...K) {
 	if len(keys) == 1 {
-		p.signal(keys[0], p.hash(keys[0]), EveryPosition)
+		p.SignalUpTo(keys[0], EveryPosition)
 		return
 	}
 	var few [fewKeys]watchers.Wait[K]
-	for _, k := range p.hashed(few[:0], keys) {
-		p.signal(k.Key, k.Hash, EveryPosition)
+	for _, at := range p.hashed(few[:0], EveryPosition, keys) {
+		p.signal(at)
 	}
 }
 
-func (p *Purgatory[K]) hash(key K) uint64 { return maphash.Comparable(p.seed, key) }
-
 // hashed appends keys, with their hashes, to all: a callback may write to the caller's slice. It panics for a key that
 // cannot be hashed, before a check or a signal of any.
-func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[K] {
+func (p *Purgatory[K]) hashed(all []watchers.Wait[K], position int64, keys []K) []watchers.Wait[K] {
 	for _, key := range keys {
-		all = append(all, watchers.Wait[K]{Key: key, Position: AnyPosition, Hash: maphash.Comparable(p.seed, key)})
+		all = append(all, watchers.Wait[K]{Key: key, Position: position, Hash: maphash.Comparable(p.seed, key)})
 	}
 	return all
 }
@@ -119,12 +115,13 @@ func (p *Purgatory[K]) hashed(all []watchers.Wait[K], keys []K) []watchers.Wait[
 // SignalUpTo is [Purgatory.Signal] for [Purgatory.CheckAndCompleteUpTo]. It reports whether an operation waits for
 // key. Several signals of a key make one check up to the highest of their positions.
 func (p *Purgatory[K]) SignalUpTo(key K, position int64) (awaited bool) {
-	return p.signal(key, p.hash(key), position)
+	return p.signal(watchers.Wait[K]{Key: key, Position: position, Hash: maphash.Comparable(p.seed, key)})
 }
 
-func (p *Purgatory[K]) signal(key K, hash uint64, upTo int64) (awaited bool) {
+func (p *Purgatory[K]) signal(at watchers.Wait[K]) (awaited bool) {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, upTo, true)
+		h.Called(at.Key, at.Position, true)
 	}
-	return p.watchers.Used(hash) && p.watchers.Signal(key, hash, upTo)
+	_, awaited = p.watchers.Ask(at, false)
+	return awaited
 }

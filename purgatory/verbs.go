@@ -79,24 +79,24 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 // the key once more, or a worker does.
 func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 	if len(keys) == 1 {
-		return p.check(keys[0], p.hash(keys[0]), EveryPosition)
+		return p.check(watchers.Wait[K]{Key: keys[0], Position: EveryPosition, Hash: maphash.Comparable(p.seed, keys[0])})
 	}
 	var few [fewKeys]watchers.Wait[K]
-	all := p.hashed(few[:0], keys)
+	all := p.hashed(few[:0], EveryPosition, keys)
 	for _, k := range all {
 		p.walks(1, k.Key) // also those whose turn has not come
 	}
 	i := 0
 	defer func() { // after runtime.Goexit in a callback workers check the other keys
 		for i++; i < len(all); i++ {
-			p.signal(all[i].Key, all[i].Hash, EveryPosition)
+			p.signal(all[i])
 		}
 		for _, k := range all {
 			p.walks(-1, k.Key)
 		}
 	}()
 	for ; i < len(all); i++ {
-		completed += p.check(all[i].Key, all[i].Hash, EveryPosition)
+		completed += p.check(all[i])
 	}
 	return completed
 }
@@ -104,7 +104,7 @@ func (p *Purgatory[K]) CheckAndComplete(keys ...K) (completed int) {
 // CheckAndCompleteUpTo is [Purgatory.CheckAndComplete] for a key whose state has reached position: it does not try
 // those that wait for a higher one, and its cost does not depend on how many these are.
 func (p *Purgatory[K]) CheckAndCompleteUpTo(key K, position int64) (completed int) {
-	return p.check(key, p.hash(key), position)
+	return p.check(watchers.Wait[K]{Key: key, Position: position, Hash: maphash.Comparable(p.seed, key)})
 }
 
 // ForceComplete ends op as forced, and reports whether this call has. Use it to answer early with what there is, and
@@ -146,12 +146,12 @@ func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *
 // What is registered later waits: if requests for key have become pointless, change the state first, have conditions
 // return true in that state too, and then call CancelForKey.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
-	hash := p.hash(key)
-	if p.watchers.Waiting(key, hash) == 0 {
+	at := watchers.Wait[K]{Key: key, Hash: maphash.Comparable(p.seed, key)}
+	if p.watchers.Waiting(at) == 0 {
 		return 0
 	}
 	own := cause // which is allocated here, and not where nobody waits
-	return p.endKey(key, hash, machine.Cancelled, &own, false)
+	return p.endKey(at, machine.Cancelled, &own, false)
 }
 
 // Extend moves the deadline of a pending op to timeout from now, and reports whether it has: op does not expire
@@ -182,7 +182,7 @@ func (p *Purgatory[K]) Keys() iter.Seq[K] {
 
 // Waiting returns how many operations wait for key. It costs a lookup under a lock.
 func (p *Purgatory[K]) Waiting(key K) int {
-	return p.watchers.Waiting(key, p.hash(key))
+	return p.watchers.Waiting(watchers.Wait[K]{Key: key, Hash: maphash.Comparable(p.seed, key)})
 }
 
 // Timer returns the purgatory's timer, for tasks on its clock, and starts the reaper that drives it.

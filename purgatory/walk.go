@@ -12,9 +12,6 @@ const (
 	// batchSize is how many operations a walk ends before it runs their callbacks: see
 	// docs/internals/decisions.md#batches-of-128.
 	batchSize = 128
-	// groupSize is how many operations a walk reads in one hold of the shard's lock: 0.2 µs each where they are in no
-	// cache. Who waits for a mutex sleeps after 2.5 µs.
-	groupSize = 8
 	// maxInRow bounds how often a holder tries one operation in a row: one whose TryComplete checks its own key asks for
 	// that for ever. Then another walk tries it.
 	maxInRow = 8
@@ -24,35 +21,32 @@ const (
 // with their group. Their callbacks run when a batch of them has ended, or the walk is over: all tries of a batch come
 // before its first callback.
 type walk[K comparable] struct {
-	watchers.Walk[K]
-	group [groupSize]*machine.Machine // group[at:n] is still to be visited
-	at, n int
-	ops   [groupSize]*machine.Machine // ops[:ends] are those of the group that end
+	*watchers.Visit[K]
+	at    int           // Group[at:N] is still to be visited
+	tries int           // of Group
+	ops   machine.Group // ops[:ends] are those of Group that end
 	ends  int
-	tries int       // of the group
 	batch ending[K] // operations whose callbacks are to be run
 	ended int
 }
 
-// check tries what waits for key up to a position, and returns how many it has ended.
-func (p *Purgatory[K]) check(key K, hash uint64, upTo int64) (ended int) {
+// check tries what waits for the key of at up to its position, and returns how many it has ended.
+func (p *Purgatory[K]) check(at watchers.Wait[K]) (ended int) {
 	if h := p.cfg.hook; h != nil {
-		h.Called(key, upTo, false)
+		h.Called(at.Key, at.Position, false)
 	}
-	if !p.watchers.Used(hash) {
+	v, _ := p.watchers.Ask(at, true)
+	if v == nil {
 		return 0
 	}
-	w := walk[K]{batch: ending[K]{p: p}}
-	if w.n = p.watchers.Begin(&w.Walk, key, hash, upTo, w.group[:]); w.n > 0 {
-		w.run()
-	}
+	w := walk[K]{Visit: v, batch: ending[K]{p: p, visit: v}}
+	w.run()
 	return w.ended
 }
 
 // run takes the walk from where it stands to its end, also if user code calls runtime.Goexit.
 func (w *walk[K]) run() {
-	w.batch.visit = w.Visit
-	p, key, over := w.batch.p, w.Visit.Key, false
+	p, key, over := w.batch.p, w.Key, false
 	p.walks(1, key)
 	defer func() {
 		p.walks(-1, key)
@@ -61,25 +55,24 @@ func (w *walk[K]) run() {
 		}
 	}()
 	var yielded time.Time // see sched.GiveWay
-	for on := true; on; on = w.n > 0 {
-		for w.n > 0 {
+	for on := true; on; {
+		for w.N > 0 {
 			for !w.visit() {
 			}
-			ops, full := w.ops[:w.ends], w.batch.n+w.ends > batchSize-groupSize
-			w.n, w.at = w.Next(ops, w.tries, w.group[:], full), 0
-			w.tries, w.ends = 0, 0
+			ops, full := w.ops[:w.ends], w.batch.n+w.ends > batchSize-len(w.ops)
+			w.Next(ops, w.tries, full)
+			w.at, w.tries, w.ends = 0, 0, 0
 			w.ended += len(ops)
 			p.entries.CancelAll(entriesOf(ops))
 			w.batch.settle(ops, nil)
 			clear(ops) // a callback may block: it must not keep them in memory
 		}
-		w.group = [groupSize]*machine.Machine{}
 		w.batch.answerAll()
-		if w.batch.n > batchSize-groupSize { // the goroutines that a herd of waits wakes run before more become runnable
+		if w.batch.n > batchSize-len(w.ops) { // the goroutines that a herd of waits wakes run before more become runnable
 			yielded = sched.GiveWay(yielded)
 		}
 		w.batch.n = 0
-		w.n, w.at = w.Resume(w.group[:]), 0
+		on = w.Resume()
 	}
 	over = true
 }
@@ -93,22 +86,22 @@ func (w *walk[K]) visit() (over bool) {
 			return
 		}
 		if v := recover(); v != nil {
-			w.batch.p.records.Panic(v, m.Operation(), "TryComplete", w.Visit.Key)
+			w.batch.p.records.Panic(v, m.Operation(), "TryComplete", w.Key)
 		}
-		if w.batch.p.release(m) {
+		if w.batch.p.release(m, w.Wait) {
 			w.ops[w.ends] = m
 			w.ends++
 		}
 	}()
-	for w.at < w.n {
-		m = w.group[uint(w.at)%groupSize]
+	for w.at < w.N {
+		m = w.Group[uint(w.at)%uint(len(w.Group))]
 		w.at++
 		if !m.Acquire() {
 			continue // its holder tries it again
 		}
 		w.tries++
-		if m.Try() || !m.ReleaseUnmarked() && w.batch.p.letGo(m) {
-			w.ops[uint(w.ends)%groupSize] = m
+		if m.Try() || !m.ReleaseUnmarked() && w.batch.p.letGo(m, w.Wait) {
+			w.ops[uint(w.ends)%uint(len(w.ops))] = m
 			w.ends++
 		}
 	}
@@ -121,9 +114,9 @@ func (p *Purgatory[K]) walks(n int, key K) {
 	}
 }
 
-// letGo releases m, which has said no, or tries it again when others have asked for that. It reports whether its holder
-// has to end m.
-func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
+// letGo releases m, which has said no and waits at one of its keys, or tries it again when others have asked for that.
+// It reports whether its holder has to end m.
+func (p *Purgatory[K]) letGo(m *machine.Machine, at watchers.Wait[K]) (end bool) {
 	for range maxInRow - 1 {
 		end, again := m.Release(true)
 		if !again {
@@ -133,16 +126,15 @@ func (p *Purgatory[K]) letGo(m *machine.Machine) (end bool) {
 			return true
 		}
 	}
-	return p.release(m)
+	return p.release(m, at)
 }
 
 // release releases m, which its holder will not try again: if others have asked for a try, a walk makes it. It reports
 // whether the holder has to end m, because of a wish.
-func (p *Purgatory[K]) release(m *machine.Machine) (end bool) {
-	first := watchers.Waits[K](m)[0] // while it is held: afterwards another goroutine may end it
+func (p *Purgatory[K]) release(m *machine.Machine, at watchers.Wait[K]) (end bool) {
 	end, again := m.Release(false)
 	if again {
-		p.watchers.Signal(first.Key, first.Hash, EveryPosition)
+		p.watchers.Ask(at, false)
 	}
 	return end
 }

@@ -18,14 +18,14 @@ func TestTotalsAreSumsOfShardsThatDiffer(t *testing.T) {
 	for key, n := range map[int]int64{a: 3, b: 5} {
 		hash := w.Hash(key)
 		for range n {
-			w.Signal(key, hash, everyPosition)
+			w.Ask(w.at(key, everyPosition), false)
 			w.Early(hash, machine.Satisfied)
 		}
-		var walk Walk[int]
+		var walk *Visit[int]
 		begin(w, &walk, key, everyPosition, 8)
-		walk.Next(nil, int(10*n), nil, false)
+		walk.Next(nil, int(10*n), false)
 	}
-	w.Signal(-1, w.Hash(a), everyPosition) // nobody waits for it
+	w.Ask(Wait[int]{-1, everyPosition, w.Hash(a)}, false) // nobody waits for it
 	want := Totals{Accepted: 11, Ended: ended{machine.Satisfied: 8}, Answered: 8, Keys: 2, Watched: 3, Checks: 80, Wasted: 80, Signals: 9, Inside: 2}
 	assert.Equal(t, want, totals(w))
 }

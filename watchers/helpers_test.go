@@ -12,7 +12,10 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-const everyPosition = math.MaxInt64
+const (
+	everyPosition = math.MaxInt64
+	groupSize     = len(machine.Group{})
+)
 
 // ended is a number of operations for each outcome.
 type ended = [machine.NumOutcomes]int64
@@ -21,6 +24,9 @@ var seed = maphash.MakeSeed()
 
 // Hash is what a purgatory does with a key.
 func (w *Watchers[K]) Hash(key K) uint64 { return maphash.Comparable(seed, key) }
+
+// at is key, with a position.
+func (w *Watchers[K]) at(key K, position int64) Wait[K] { return Wait[K]{key, position, w.Hash(key)} }
 
 // waiter is an operation that is not in a purgatory.
 type waiter struct{ machine.Core }
@@ -46,7 +52,7 @@ func newOp(keys int) *machine.Machine {
 // the caller holds.
 func waitAt(t testing.TB, w *Watchers[int], key int, position int64) *machine.Machine {
 	t.Helper()
-	return link(t, w, Wait[int]{key, position, w.Hash(key)})
+	return link(t, w, w.at(key, position))
 }
 
 // wait links a new operation under keys. It returns the operation, which the caller holds.
@@ -54,7 +60,7 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 	t.Helper()
 	var waits []Wait[int]
 	for _, key := range keys {
-		waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
+		waits = append(waits, w.at(key, anyPosition))
 	}
 	return link(t, w, waits...)
 }
@@ -152,26 +158,51 @@ func operationsOf(w *Watchers[int], key int) (machines []*machine.Machine) {
 	return machines
 }
 
-// begin begins a walk over key, which reads size operations at a time.
-func begin(w *Watchers[int], walk *Walk[int], key int, upTo int64, size int) []*machine.Machine {
-	if !w.Used(w.Hash(key)) {
+// begin begins a walk over key, which reads up to size operations at a time, at most groupSize.
+func begin(w *Watchers[int], walk **Visit[int], key int, upTo int64, size int) []*machine.Machine {
+	w.group = size
+	*walk, _ = w.Ask(w.at(key, upTo), true)
+	return group(*walk)
+}
+
+// take takes a key out of the queue, and begins a walk.
+func take(w *Watchers[int], walk **Visit[int]) (_ []*machine.Machine, found bool) {
+	w.group = groupSize
+	*walk, found = w.Take()
+	return group(*walk), found
+}
+
+// group returns what a walk, which may be nil, is to try.
+func group(walk *Visit[int]) []*machine.Machine {
+	if walk == nil {
 		return nil
 	}
-	out := make([]*machine.Machine, size)
-	return out[:w.Begin(walk, key, w.Hash(key), upTo, out)]
+	return slices.Clone(walk.Group[:walk.N])
 }
 
 // next goes on with a walk, none of whose operations ends.
-func next(walk *Walk[int], size int) []*machine.Machine {
-	out := make([]*machine.Machine, size)
-	return out[:walk.Next(nil, 0, out, false)]
+func next(walk **Visit[int], size int) []*machine.Machine {
+	(*walk).shard.all.group = size
+	(*walk).Next(nil, 0, false)
+	return group(*walk)
+}
+
+// rest returns what a walk still visits.
+func rest(walk **Visit[int]) (visited []*machine.Machine) {
+	for out := next(walk, groupSize); len(out) > 0; out = next(walk, groupSize) {
+		visited = append(visited, out...)
+	}
+	return visited
 }
 
 // visit returns what a walk over key visits.
 func visit(w *Watchers[int], key int, upTo int64, size int) (visited []*machine.Machine) {
-	var walk Walk[int]
+	var walk *Visit[int]
 	for out := begin(w, &walk, key, upTo, size); len(out) > 0; out = next(&walk, size) {
 		visited = append(visited, out...)
+	}
+	if walk != nil {
+		walk.Resume()
 	}
 	return visited
 }

@@ -38,7 +38,7 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 					spawn(fmt.Sprint("leaver ", i), func() { end(w, a, m); most = max(most, int(w.stale.Load())) })
 				}
 				for i := range c.holders {
-					spawn(fmt.Sprint("holder ", i), func() { w.Waiting(b, w.Hash(b)) })
+					spawn(fmt.Sprint("holder ", i), func() { w.Waiting(w.at(b, 0)) })
 				}
 				for range c.purges {
 					spawn("purge", func() { w.Purge() })
@@ -62,7 +62,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 		exploreAll(t, 3, func(spawn func(string, func())) func() error {
 			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 			a, b := twoKeys(w)
-			at := &Wait[int]{b, anyPosition, w.Hash(b)}
+			at := w.at(b, anyPosition)
 			gone := false
 			if leaves {
 				m := wait(t, w, a, b)
@@ -72,7 +72,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 			for i := range 2 {
 				spawn(fmt.Sprint("newcomer ", i), func() {
 					had := !leaves || gone
-					if m := newOp(1); w.Watch(m, m.First(), at) {
+					if m := newOp(1); w.Watch(m, m.First(), &at) {
 						accepted++
 					} else if had {
 						refused = true
@@ -80,7 +80,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 				})
 			}
 			return func() error {
-				stand := w.Waiting(b, at.Hash)
+				stand := w.Waiting(at)
 				if accepted > 1 || stand != accepted || refused && accepted == 0 || !leaves && accepted != 1 {
 					return fmt.Errorf("%d were accepted, %d stand there; one was refused when there was room: %v", accepted, stand, refused)
 				}
@@ -98,7 +98,7 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			exploreAll(t, c.preemptions, func(spawn func(string, func())) func() error {
 				w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
-				hash := w.Hash(1)
+				w.group = 1
 				state, trying, most := 0, 0, 0
 				seen := map[*machine.Machine]int{}
 				for _, at := range []int64{anyPosition, 3, 5} {
@@ -113,40 +113,37 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 					}
 					trying--
 				}
-				walk := func(x *Walk[int], n int, out []*machine.Machine) {
-					for ; n > 0; n = x.Resume(out) {
-						for n > 0 {
-							try(out[:n])
-							n = x.Next(nil, n, out, n == 1 && state%2 == 0)
+				walk := func(v *Visit[int]) {
+					for on := v != nil; on; {
+						for v.N > 0 {
+							try(v.Group[:v.N])
+							v.Next(nil, v.N, state%2 == 0)
 						}
 						sched.Yield() // callbacks
+						on = v.Resume()
 					}
 				}
 				change := func() {
 					sched.Yield()
 					state++
 				}
-				out := func() []*machine.Machine { return make([]*machine.Machine, 1) }
 				for i := range c.checks {
 					spawn(fmt.Sprint("check ", i), func() {
 						change()
-						var x Walk[int]
-						o := out()
-						walk(&x, w.Begin(&x, 1, hash, everyPosition, o), o)
+						v, _ := w.Ask(w.at(1, everyPosition), true)
+						walk(v)
 					})
 				}
 				for i := range c.signals {
 					spawn(fmt.Sprint("signal ", i), func() {
 						change()
-						w.Signal(1, hash, everyPosition)
+						w.Ask(w.at(1, everyPosition), false)
 					})
 				}
 				work := func() {
 					for w.Signalled() {
-						var x Walk[int]
-						o := out()
-						n, _ := w.BeginSignalled(&x, o)
-						walk(&x, n, o)
+						v, _ := w.Take()
+						walk(v)
 					}
 				}
 				for i := range c.workers {
@@ -155,7 +152,7 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 				for range c.claims {
 					spawn("claims", func() {
 						came := map[*machine.Machine]bool{}
-						w.Claim(1, hash, func(m *machine.Machine) bool { came[m] = true; return false }, out())
+						w.Claim(w.at(1, 0), func(m *machine.Machine) bool { came[m] = true; return false }, make([]*machine.Machine, 1))
 						if len(came) != len(seen) {
 							most = 100
 						}

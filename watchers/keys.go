@@ -8,8 +8,7 @@ import (
 
 // Found is a key for which operations wait, and one of them.
 type Found[K comparable] struct {
-	Key     K
-	Hash    uint64
+	Wait[K]                  // without its position
 	Waiting int              // for the key
 	Machine *machine.Machine // nil where only keys were asked for
 }
@@ -25,7 +24,7 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 			s.lock()
 			for _, l := range s.mu.keys.buckets {
 				for ; l != nil; l = l.chain {
-					f := Found[K]{Key: l.key, Hash: l.hash, Waiting: l.Len()}
+					f := Found[K]{Wait: Wait[K]{Key: l.key, Hash: l.hash}, Waiting: l.Len()}
 					if perKey == 0 {
 						all = append(all, f)
 					}
@@ -47,13 +46,13 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 	}
 }
 
-// Waiting returns how many operations wait for key.
-func (w *Watchers[K]) Waiting(key K, hash uint64) int {
-	s := w.used(hash)
+// Waiting returns how many operations wait for the key of at.
+func (w *Watchers[K]) Waiting(at Wait[K]) int {
+	s := w.used(at.Hash)
 	if s == nil {
 		return 0
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	return s.waitingLocked(key, hash)
+	return s.waitingLocked(at)
 }

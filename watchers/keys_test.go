@@ -67,15 +67,15 @@ func TestEachYieldsTheFirstOfEachKey(t *testing.T) {
 func TestWaitingIsHowManyWait(t *testing.T) {
 	w := newMap(0)
 	hash := w.Hash(1)
-	assert.Zero(t, w.Waiting(1, hash), "no shard is made for that")
+	assert.Zero(t, w.Waiting(w.at(1, 0)), "no shard is made for that")
 	require.Nil(t, w.used(hash))
 	first, second := wait(t, w, 1), waitAt(t, w, 1, 5)
-	assert.Equal(t, 2, w.Waiting(1, hash))
-	assert.Zero(t, w.Waiting(2, hash))
+	assert.Equal(t, 2, w.Waiting(w.at(1, 0)))
+	assert.Zero(t, w.Waiting(w.at(2, 0)))
 	end(w, 1, first)
-	assert.Equal(t, 1, w.Waiting(1, hash), "one waits for a position")
+	assert.Equal(t, 1, w.Waiting(w.at(1, 0)), "one waits for a position")
 	end(w, 1, second)
-	assert.Zero(t, w.Waiting(1, hash))
+	assert.Zero(t, w.Waiting(w.at(1, 0)))
 }
 
 func TestTheKeysOfAnOperation(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 		m := wait(t, w, keys...)
 		var waits []Wait[int]
 		for _, key := range keys {
-			waits = append(waits, Wait[int]{key, anyPosition, w.Hash(key)})
+			waits = append(waits, w.at(key, anyPosition))
 		}
 		assert.Equal(t, waits, Waits[int](m))
 	}

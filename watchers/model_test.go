@@ -50,7 +50,7 @@ type modelled struct {
 
 // modelWalk is a walk that has begun.
 type modelWalk struct {
-	Walk[int]
+	*Visit[int]
 	key    int
 	out    []*machine.Machine // that it has read last
 	pass   uint32
@@ -82,13 +82,12 @@ func (m *model) step() {
 		m.end(key, m.some(key, m.live))
 	case 3: // a check
 		upTo := m.asks(key)
-		out := make([]*machine.Machine, 1+m.rng.IntN(8))
 		x := &modelWalk{key: key}
-		n := m.w.Begin(&x.Walk, key, m.w.Hash(key), upTo, out)
-		m.begun(x, out[:n])
+		m.begun(x, begin(m.w, &x.Visit, key, upTo, 1+m.rng.IntN(groupSize)))
 	case 4:
 		upTo := m.asks(key)
-		require.Equal(m.t, m.waits(key) > 0, m.w.Signal(key, m.w.Hash(key), upTo))
+		_, awaited := m.w.Ask(m.w.at(key, upTo), false)
+		require.Equal(m.t, m.waits(key) > 0, awaited)
 	case 5:
 		m.work()
 	case 6, 7, 8:
@@ -113,7 +112,7 @@ func (m *model) watch() {
 	}
 	var waits []Wait[int]
 	for i, key := range o.keys {
-		waits = append(waits, Wait[int]{key, o.at[i], m.w.Hash(key)})
+		waits = append(waits, m.w.at(key, o.at[i]))
 	}
 	o.m = link(m.t, m.w, waits...)
 	m.live = append(m.live, o)
@@ -215,7 +214,8 @@ func (m *model) begun(x *modelWalk, out []*machine.Machine) {
 	}
 	if old := m.walking[x.key]; old != nil {
 		require.True(m.t, old.over, "two walks at once")
-		m.paused = append(m.paused, old) // Next tells it
+		old.Next(nil, 0, false)
+		m.paused = append(m.paused, old)
 	}
 	m.over(x.key)
 	m.walking[x.key] = x
@@ -225,8 +225,8 @@ func (m *model) begun(x *modelWalk, out []*machine.Machine) {
 // read notes what x has read.
 func (m *model) read(x *modelWalk, out []*machine.Machine) {
 	x.out = out
-	if x.pass != x.Walk.number || x.seen == nil {
-		x.pass, x.seen = x.Walk.number, map[*machine.Machine]bool{}
+	if x.pass != x.Visit.number || x.seen == nil {
+		x.pass, x.seen = x.Visit.number, map[*machine.Machine]bool{}
 	}
 	if x.number++; x.number > 10_000 {
 		require.Fail(m.t, "endless")
@@ -249,23 +249,23 @@ func (m *model) next(x *modelWalk, pause bool) {
 			ended = append(ended, o)
 		}
 	}
-	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n := 0
-	m.leave(x.key, ended, func() { n = x.Next(machinesOf(ended), len(x.out), out, pause) })
+	m.w.group = 1 + m.rng.IntN(groupSize)
+	m.leave(x.key, ended, func() { x.Next(machinesOf(ended), len(x.out), pause) })
+	n := x.N
 	switch {
 	case x.over:
 		require.Zero(m.t, n)
 		m.walking[x.key] = nil
-		require.Zero(m.t, x.Resume(out))
+		require.Empty(m.t, resume(&x.Visit, 1))
 	case pause:
 		require.Zero(m.t, n)
 		m.walking[x.key], m.paused = nil, append(m.paused, x)
 	case n == 0:
 		m.walking[x.key] = nil
 		x.over = true
-		require.Zero(m.t, x.Resume(out), "a walk that is over does not go on")
+		require.Empty(m.t, resume(&x.Visit, 1), "a walk that is over does not go on")
 	default:
-		m.read(x, out[:n])
+		m.read(x, group(x.Visit))
 	}
 }
 
@@ -273,32 +273,29 @@ func (m *model) next(x *modelWalk, pause bool) {
 func (m *model) resume(i int) {
 	x := m.paused[i]
 	m.paused = slices.Delete(m.paused, i, i+1)
-	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n := x.Resume(out)
-	if n > 0 {
+	if out := resume(&x.Visit, 1+m.rng.IntN(groupSize)); len(out) > 0 {
 		require.False(m.t, x.over, "a walk that is over goes on")
 		m.walking[x.key] = x
-		m.read(x, out[:n])
+		m.read(x, out)
 	}
 }
 
 // work is a worker, which takes a key out of the queue.
 func (m *model) work() (found bool) {
 	x := new(modelWalk)
-	out := make([]*machine.Machine, 1+m.rng.IntN(8))
-	n, ok := m.w.BeginSignalled(&x.Walk, out)
-	if n > 0 {
-		x.key = x.Visit.Key
+	out, found := take(m.w, &x.Visit)
+	if x.Visit != nil {
+		x.key = x.Key
 	}
-	m.begun(x, out[:n])
-	return ok
+	m.begun(x, out)
+	return found
 }
 
 // claim claims some of those that wait for key, and so ends them.
 func (m *model) claim(key int) {
 	out := make([]*machine.Machine, 1+m.rng.IntN(8))
 	came, waits := 0, m.waits(key)
-	n := m.w.Claim(key, m.w.Hash(key), func(*machine.Machine) bool {
+	n := m.w.Claim(m.w.at(key, 0), func(*machine.Machine) bool {
 		came++
 		return m.rng.IntN(2) == 0
 	}, out)

@@ -52,7 +52,7 @@ func TestAnOrderedInsertVisitsFewWatches(t *testing.T) {
 	add(10, func(i int) int64 { return int64(1100 + 400*i) })
 	assert.True(t, slices.Equal(before, l.ordered.index), "the next ones use it as it is")
 
-	visit(w, 1, everyPosition, 100)
+	visit(w, 1, everyPosition, groupSize)
 	assert.True(t, slices.Equal(before, l.ordered.index), "a check drops no mark behind an operation")
 
 	add(2000, at(1500))

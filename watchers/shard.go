@@ -23,7 +23,7 @@ type shard[K comparable] struct {
 
 		visit Visit[K] // the first one, and its next
 
-		checkedLast, uncheckedLast Seen[K] // the last expiries
+		last *[2]Seen[K] // the last expiries: of a checked operation, and of another one; nil before the first
 	}
 
 	answered sched.Int64 // operations whose callbacks have run
@@ -55,7 +55,7 @@ func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K
 		s.drainLocked()
 	}
 	if watch == m.First() {
-		if w.config.Closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(at.Key, at.Hash) >= w.config.KeyLimit {
+		if w.config.Closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(*at) >= w.config.KeyLimit {
 			s.mu.Unlock()
 			return false
 		}
@@ -75,8 +75,8 @@ func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K
 	return true
 }
 
-func (s *shard[K]) waitingLocked(key K, hash uint64) int {
-	if l := s.mu.keys.find(key, hash); l != nil {
+func (s *shard[K]) waitingLocked(at Wait[K]) int {
+	if l := s.mu.keys.find(at.Key, at.Hash); l != nil {
 		return l.Len()
 	}
 	return 0

@@ -1,23 +1,5 @@
 package watchers
 
-import "github.com/delayedop/purgatory/internal/machine"
-
-// Signal asks for tries up to a position, and queues the key for a worker, unless a walk is under way. It
-// reports whether operations wait for key. No signal is lost: see [Walk]. The shard is Used.
-func (w *Watchers[K]) Signal(key K, hash uint64, upTo int64) (awaited bool) {
-	s := w.used(hash)
-	s.lock()
-	s.mu.signals++
-	l := s.mu.keys.find(key, hash)
-	if l != nil {
-		if l.asked.add(upTo); !l.walking {
-			s.queueLocked(l)
-		}
-	}
-	s.mu.Unlock()
-	return l != nil
-}
-
 func (s *shard[K]) queueLocked(l *keyList[K]) {
 	if l.queued {
 		return
@@ -58,22 +40,18 @@ func (w *Watchers[K]) head() *keyList[K] {
 // Signalled reports whether any key is queued.
 func (w *Watchers[K]) Signalled() bool { return w.head() != nil }
 
-// BeginSignalled takes the first key out of the queue, and begins a walk. ok is false if the queue was empty,
-// or another worker was faster.
-func (w *Watchers[K]) BeginSignalled(walk *Walk[K], out []*machine.Machine) (n int, ok bool) {
-	l := w.head()
-	if l == nil {
-		return 0, false
+// Take takes the first key out of the queue, and begins a walk, unless a check has begun one meanwhile: then v is nil.
+// found is false if the queue was empty.
+func (w *Watchers[K]) Take() (v *Visit[K], found bool) {
+	for l := w.head(); l != nil && !found; l = w.head() {
+		l.shard.lock()
+		if found = l.queued; found { // else another worker was faster
+			l.shard.unqueueLocked(l)
+			if l.asked.any && !l.walking {
+				v = l.beginLocked()
+			}
+		}
+		l.shard.mu.Unlock()
 	}
-	s := l.shard
-	s.lock()
-	defer s.mu.Unlock()
-	if !l.queued {
-		return 0, false
-	}
-	s.unqueueLocked(l)
-	if l.asked.any && !l.walking { // else a check has begun meanwhile
-		n = walk.beginLocked(l, out)
-	}
-	return n, true
+	return v, found
 }

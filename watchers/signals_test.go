@@ -27,23 +27,24 @@ func newSignals(t *testing.T, shards int) *signals {
 }
 
 func (s *signals) signal(key int, upTo int64) bool {
-	return s.Used(s.Hash(key)) && s.Signal(key, s.Hash(key), upTo)
+	_, awaited := s.Ask(s.at(key, upTo), false)
+	return awaited
 }
 
 // take is a worker. It returns the key that it has taken, and how many operations it has tried; -1 if there was none, and
 // walked if that needed no walk.
 func (s *signals) take() (key, tried int) {
-	var walk Walk[int]
-	out := make([]*machine.Machine, 100)
-	tried, ok := s.BeginSignalled(&walk, out)
-	if !ok {
+	var walk *Visit[int]
+	out, found := take(s.Watchers, &walk)
+	if !found {
 		return -1, 0
 	}
-	if tried == 0 {
+	if walk == nil {
 		return walked, 0
 	}
-	require.Empty(s.t, next(&walk, 100))
-	return walk.Visit.Key, tried
+	key = walk.Key
+	require.Empty(s.t, next(&walk, groupSize))
+	return key, len(out)
 }
 
 // Signals of a key make one walk, up to the highest of their positions.
@@ -74,10 +75,9 @@ func TestASignalDuringAWalkMakesAnotherPass(t *testing.T) {
 	s := newSignals(t, 8)
 	m := wait(t, s.Watchers, 1)
 	require.True(t, s.signal(1, everyPosition))
-	var worker Walk[int]
-	out := make([]*machine.Machine, 8)
-	n, _ := s.BeginSignalled(&worker, out)
-	same(t, list(m), out[:n])
+	var worker *Visit[int]
+	out, _ := take(s.Watchers, &worker)
+	same(t, list(m), out)
 	require.True(t, s.signal(1, everyPosition))
 	assert.False(t, s.Signalled())
 	same(t, list(m), next(&worker, 8))
@@ -96,7 +96,7 @@ func TestACheckTakesOverASignal(t *testing.T) {
 	assert.False(t, s.Signalled())
 
 	s.signal(1, 9)
-	var walk Walk[int]
+	var walk *Visit[int]
 	begin(s.Watchers, &walk, 1, 3, 1)
 	key, tried = s.take()
 	assert.Equal(t, []int{walked, 0}, []int{key, tried}, "the check goes on")

@@ -11,45 +11,43 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // A goroutine that ends an operation does not wait for the lock of another shard. Whoever takes that lock next, whatever for, takes out
 // the watch, and so does the purge.
 func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
-	few := make([]*machine.Machine, 1)
-	for name, next := range map[string]func(s *shard[int], key int, walk *Walk[int]){
-		"Begin":          func(s *shard[int], key int, _ *Walk[int]) { s.all.Begin(new(Walk[int]), key, s.all.Hash(key), 5, few) },
-		"Begin, no key":  func(s *shard[int], _ int, _ *Walk[int]) { s.all.Begin(new(Walk[int]), -1, s.index(), 5, few) },
-		"Next":           func(_ *shard[int], _ int, walk *Walk[int]) { walk.Next(nil, 0, few, true) },
-		"Resume":         func(_ *shard[int], _ int, walk *Walk[int]) { walk.Resume(few) },
-		"Claim":          func(s *shard[int], _ int, _ *Walk[int]) { s.all.Claim(-1, s.index(), nil, few) },
-		"Signal":         func(s *shard[int], key int, _ *Walk[int]) { s.all.Signal(key, s.all.Hash(key), 5) },
-		"BeginSignalled": func(s *shard[int], _ int, _ *Walk[int]) { s.all.BeginSignalled(new(Walk[int]), few) },
-		"Watch":          func(s *shard[int], key int, _ *Walk[int]) { waitAt(t, s.all, key, 5) },
-		"Pass":           func(s *shard[int], _ int, _ *Walk[int]) { pass(s) },
-		"Waiting":        func(s *shard[int], key int, _ *Walk[int]) { s.all.Waiting(key, s.all.Hash(key)) },
-		"LastExpiries":   func(s *shard[int], _ int, _ *Walk[int]) { s.all.LastExpiries() },
-		"Each": func(s *shard[int], _ int, _ *Walk[int]) {
+	for name, next := range map[string]func(s *shard[int], key int, walk *Visit[int]){
+		"a check":      func(s *shard[int], key int, _ *Visit[int]) { s.all.Ask(s.all.at(key, 5), true) },
+		"Ask, no key":  func(s *shard[int], _ int, _ *Visit[int]) { s.all.Ask(Wait[int]{-1, 5, s.index()}, true) },
+		"Next":         func(_ *shard[int], _ int, walk *Visit[int]) { walk.Next(nil, 0, true) },
+		"Resume":       func(_ *shard[int], _ int, walk *Visit[int]) { walk.Resume() },
+		"Claim":        func(s *shard[int], _ int, _ *Visit[int]) { s.all.Claim(Wait[int]{-1, 5, s.index()}, nil, nil) },
+		"a signal":     func(s *shard[int], key int, _ *Visit[int]) { s.all.Ask(s.all.at(key, 5), false) },
+		"Take":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Take() },
+		"Watch":        func(s *shard[int], key int, _ *Visit[int]) { waitAt(t, s.all, key, 5) },
+		"Pass":         func(s *shard[int], _ int, _ *Visit[int]) { pass(s) },
+		"Waiting":      func(s *shard[int], key int, _ *Visit[int]) { s.all.Waiting(s.all.at(key, 0)) },
+		"LastExpiries": func(s *shard[int], _ int, _ *Visit[int]) { s.all.LastExpiries() },
+		"Each": func(s *shard[int], _ int, _ *Visit[int]) {
 			for range s.all.Each(0) {
 			}
 		},
-		"Enter":          func(s *shard[int], key int, _ *Walk[int]) { s.all.Enter(key, s.index(), newOp(1)) },
-		"Totals":         func(s *shard[int], _ int, _ *Walk[int]) { s.all.Totals(nil) },
-		"Purge":          func(s *shard[int], _ int, _ *Walk[int]) { s.all.Purge() },
-		"another leaver": func(s *shard[int], key int, _ *Walk[int]) { end(s.all, key, wait(t, s.all, key)) },
+		"Enter":          func(s *shard[int], key int, _ *Visit[int]) { s.all.Enter(Wait[int]{key, 0, s.index()}, newOp(1)) },
+		"Totals":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Totals(nil) },
+		"Purge":          func(s *shard[int], _ int, _ *Visit[int]) { s.all.Purge() },
+		"another leaver": func(s *shard[int], key int, _ *Visit[int]) { end(s.all, key, wait(t, s.all, key)) },
 	} {
 		w := newMap(1)
 		a, b := twoKeys(w)
 		m, stays := wait(t, w, a, b), wait(t, w, b)
 		s := w.shard(w.Hash(b))
-		var walk Walk[int]
+		var walk *Visit[int]
 		same(t, list(m), begin(w, &walk, b, everyPosition, 1))
-		s.all.Signal(b, w.Hash(b), 5)
-		if name == "BeginSignalled" || name == "Resume" {
+		w.Ask(w.at(b, 5), false)
+		if name == "Take" || name == "Resume" {
 			pause(&walk)
-			s.all.Signal(b, w.Hash(b), 5)
+			w.Ask(w.at(b, 5), false)
 		}
 		left := &m.Extra()[0]
 		s.lock()
@@ -58,7 +56,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		checkInvariants(t, w)
 		s.mu.Unlock()
 		require.NotNil(t, left.List, "it may stay a while")
-		next(s, b, &walk)
+		next(s, b, walk)
 		assert.Nil(t, left.List, name)
 		assert.Zero(t, int(w.stale.Load()), name)
 		end(w, b, stays)

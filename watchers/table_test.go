@@ -64,9 +64,7 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 		ops = append(ops, m)
 	}
 	for key, m := range ops {
-		var walk Walk[int]
-		out := make([]*machine.Machine, 4)
-		n := w.Begin(&walk, key, 42, everyPosition, out)
-		same(t, list(m), out[:n])
+		walk, _ := w.Ask(Wait[int]{key, everyPosition, 42}, true)
+		same(t, list(m), group(walk))
 	}
 }

@@ -10,19 +10,26 @@ import (
 
 // Visit is of a goroutine that runs methods of a key's operations: a walk from its first try to its last callback, or
 // an ending while it runs callbacks. A shard has them in a list, and uses them again. Its lock guards them; whoever has
-// taken one may read what is exported.
+// taken one may use what is exported.
 type Visit[K comparable] struct {
-	Key   K
-	Hash  uint64
-	Place int // in the list, from 1
-
+	Wait[K]      // its key, and of a walk the position up to which it goes
+	Place    int // in the list, from 1
 	Answered int // operations whose callbacks its goroutine has run, and which are not counted yet
+
+	Group machine.Group // Group[:N] is what a walk has read last
+	N     int           // 0: it has paused, or is over
 
 	shard *shard[K]
 	next  *Visit[K]
 	taken atomic.Bool   // cleared without the lock; not explored: a drain that sees it for too long looks again
 	kind  reflect.Type  // of the operation whose method runs, or of another one that waits for Key
 	since time.Duration // when Blocked saw it first, plus 1 ns; 0: not yet
+
+	list   *keyList[K] // of a walk; nil: it is over
+	number uint32      // of the list, when the walk began
+	again  int         // how often it has begun at the head again
+	rest   int         // operations that it may still visit
+	placed bool        // there were positions when the pass began
 }
 
 // enterLocked must be followed by runsLocked.
@@ -45,15 +52,16 @@ func (v *Visit[K]) runsLocked(m *machine.Machine) *Visit[K] {
 	return v
 }
 
-// Enter must be called before callbacks of m and of others that have ended under key run, unless there is a Visit.
-func (w *Watchers[K]) Enter(key K, hash uint64, m *machine.Machine) *Visit[K] {
-	s := w.used(hash)
+// Enter must be called before callbacks of m and of others that have ended under the key of at run, unless there is a
+// Visit.
+func (w *Watchers[K]) Enter(at Wait[K], m *machine.Machine) *Visit[K] {
+	s := w.used(at.Hash)
 	s.lock()
 	defer s.mu.Unlock()
-	return s.enterLocked(key, hash).runsLocked(m)
+	return s.enterLocked(at.Key, at.Hash).runsLocked(m)
 }
 
-// Exit must be called when callbacks have run.
+// Exit must be called when an ending's callbacks have run.
 func (v *Visit[K]) Exit() {
 	v.count()
 	v.taken.Store(false)

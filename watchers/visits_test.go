@@ -23,7 +23,7 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 	for _, crowd := range []int{3, 2, 17, 1, 2} {
 		var visits []*Visit[int]
 		for i := range crowd {
-			v := w.Enter(i, 0, newOp(1))
+			v := w.Enter(Wait[int]{i, 0, 0}, newOp(1))
 			assert.Equal(t, i+1, v.Place)
 			visits = append(visits, v)
 			checkInvariants(t, w)
@@ -37,7 +37,7 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 		assert.Nil(t, s.mu.visit.next)
 		assert.Zero(t, s.mu.visit.Key)
 	}
-	v := w.Enter(1, 0, newOp(1))
+	v := w.Enter(Wait[int]{1, 0, 0}, newOp(1))
 	assert.Equal(t, 3, w.Unanswered())
 	exit(v, 2)
 	assert.Equal(t, []int{0, 1}, []int{inside(w), w.Unanswered()})
@@ -51,7 +51,7 @@ func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	assert.Equal(t, 1, w.Unanswered(), "it waits")
 	end(w, b, m)
 	assert.Equal(t, 1, w.Unanswered(), "it has ended, and is not answered")
-	exit(w.Enter(b, w.Hash(b), m), 1)
+	exit(w.Enter(w.at(b, 0), m), 1)
 	assert.Zero(t, w.Unanswered())
 	w.Early(w.Hash(a), machine.Satisfied)
 	assert.Zero(t, w.Unanswered(), "it has no callbacks")
@@ -74,7 +74,7 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 		end(w, key+1000*r.IntN(3), m)
 		shard := uint64(r.IntN(len(w.slots))) // that in which it ends
 		w.shard(shard)
-		exit(w.Enter(8, shard, m), 1)
+		exit(w.Enter(Wait[int]{8, 0, shard}, m), 1)
 	}
 	batons <- accept(rand.New(rand.NewPCG(9, 9)))
 	var looks atomic.Int64
@@ -120,14 +120,14 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	w.shard(busy)
 	w.shard(quiet)
 	assert.Zero(t, blocked(2), "nobody is inside")
-	stays := w.Enter(8, busy, newOp(1))
+	stays := w.Enter(Wait[int]{8, 0, busy}, newOp(1))
 	assert.Zero(t, blocked(3), "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
 		b := w.Blocked(second*time.Second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
-		exit(w.Enter(12, busy, newOp(1)), 1)
+		exit(w.Enter(Wait[int]{12, 0, busy}, newOp(1)), 1)
 	}
-	other := w.Enter(9, quiet, newOp(1))
+	other := w.Enter(Wait[int]{9, 0, quiet}, newOp(1))
 	blocked(10)
 	assert.Equal(t, 8*time.Second, blocked(11), "the longest")
 	exit(stays, 1)
@@ -142,10 +142,10 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 	w.shard(0)
-	v := w.Enter(8, 0, newOp(1))
+	v := w.Enter(Wait[int]{8, 0, 0}, newOp(1))
 	for second := range time.Duration(100) {
 		assert.LessOrEqual(t, w.Blocked(second*time.Second, 0).For, time.Second)
-		next := w.Enter(8, 0, newOp(1))
+		next := w.Enter(Wait[int]{8, 0, 0}, newOp(1))
 		exit(v, 1)
 		v = next
 	}
@@ -157,18 +157,18 @@ func TestAShardIsBlockedByATry(t *testing.T) {
 	for range 100 {
 		wait(t, w, 1)
 	}
-	var walk Walk[int]
-	out := begin(w, &walk, 1, everyPosition, 1)
+	var walk *Visit[int]
+	begin(w, &walk, 1, everyPosition, 1)
 	for second := range time.Duration(10) {
 		assert.Zero(t, w.Blocked(second*time.Second, 0).For)
-		walk.Next(nil, 1, out, false)
+		walk.Next(nil, 1, false)
 	}
 	assert.Zero(t, w.Blocked(10*time.Second, 0).For)
 	b := w.Blocked(13*time.Second, 0)
 	assert.Equal(t, []any{1, 3 * time.Second}, []any{b.Key, b.For})
-	for len(out) > 0 {
-		out = out[:walk.Next(nil, 1, out, false)]
+	for walk.N > 0 {
+		walk.Next(nil, 1, false)
 	}
-	resume(&walk, 1)
+	walk.Resume()
 	assert.Zero(t, w.Blocked(20*time.Second, 0).For, "nobody tries")
 }

@@ -6,12 +6,16 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// Walk is a walk over the operations of a key, in the order of the list. It reads a few in each hold of the shard's
-// lock, and the caller tries them with none held. It is not safe for concurrent use. See
-// docs/internals/decisions.md#one-walk-for-each-key.
+const maxAgain = 8
+
+// Ask asks for tries of those that wait for a key, up to a position. If no walk over the key is under way, it begins
+// one, or without walk, as for a signal, queues the key for a worker. v is nil if there is nobody to try. awaited:
+// operations wait for the key.
 //
+// A walk goes in the order of the list. It reads a few in each hold of the shard's lock, and the caller tries them with
+// none held.
 // A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever unlinks that
-// operation moves the cursor on.
+// operation moves the cursor on. See docs/internals/decisions.md#one-walk-for-each-key.
 //
 //  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the
 //     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head.
@@ -24,128 +28,130 @@ import (
 //     since the callbacks may block.
 //  5. A walk that begins, or a key that leaves the map, changes the list's number. A paused walk goes on only
 //     if it is still its own.
-type Walk[K comparable] struct {
-	Visit  *Visit[K]   // of its shard, which Resume ends
-	list   *keyList[K] // nil: it is over
-	number uint32      // of the list, when the walk began
-	again  int         // how often it has begun at the head again
-	upTo   int64
-	rest   int  // operations that it may still visit
-	placed bool // there were positions when the pass began
-}
-
-const maxAgain = 8
-
-// Begin asks for tries up to a position, and begins a walk, if none is under way. It returns how many it has read into
-// out. The shard is Used.
-func (w *Watchers[K]) Begin(walk *Walk[K], key K, hash uint64, upTo int64, out []*machine.Machine) (n int) {
-	s := w.used(hash)
+func (w *Watchers[K]) Ask(at Wait[K], walk bool) (v *Visit[K], awaited bool) {
+	s := w.used(at.Hash)
+	if s == nil {
+		return nil, false
+	}
 	s.lock()
-	if l := s.mu.keys.find(key, hash); l != nil {
-		l.asked.add(upTo)
-		if !l.walking {
-			n = walk.beginLocked(l, out)
+	l := s.mu.keys.find(at.Key, at.Hash)
+	if !walk {
+		s.mu.signals++
+	}
+	if l != nil {
+		l.asked.add(at.Position)
+		switch {
+		case l.walking:
+		case walk:
+			v = l.beginLocked()
+		default:
+			s.queueLocked(l)
 		}
 	}
 	s.mu.Unlock()
-	return n
+	return v, l != nil
 }
 
-func (w *Walk[K]) beginLocked(l *keyList[K], out []*machine.Machine) (n int) {
+// beginLocked returns nil if there is nobody to try.
+func (l *keyList[K]) beginLocked() *Visit[K] {
 	l.walking = true
-	w.list = l
-	w.fromHead()
-	return w.readLocked(out)
+	v := l.shard.enterLocked(l.key, l.hash)
+	v.list, v.again = l, 0
+	v.fromHead()
+	if v.readLocked(); v.N == 0 {
+		v.taken.Store(false)
+		return nil
+	}
+	return v
 }
 
 // fromHead takes what was asked for, and puts the cursor before the first operation. One that comes later needs no
 // visit: its registration tries it. Among positions it may stand in the way, so visits are bounded.
-func (w *Walk[K]) fromHead() {
-	l := w.list
+func (v *Visit[K]) fromHead() {
+	l := v.list
 	l.number++
-	w.number, w.upTo, w.rest = l.number, l.asked.upTo, l.Len()
-	l.asked, w.placed = asked{}, l.ordered != nil
-	if w.placed {
+	v.number, v.Position, v.rest = l.number, l.asked.upTo, l.Len()
+	l.asked, v.placed = asked{}, l.ordered != nil
+	if v.placed {
 		l.ordered.trim(&l.List)
-		w.rest *= 2
+		v.rest *= 2
 	}
 	l.Start()
 }
 
-// Next takes those of the tried operations that end out of their lists, and reads the next ones. It returns 0 if the
-// walk is over, or is to pause.
-func (w *Walk[K]) Next(ended []*machine.Machine, tried int, out []*machine.Machine, pause bool) (n int) {
-	l, others := w.list, false
-	s := l.shard
+// Next takes those of Group that end out of their lists, and reads the next ones, unless the walk is over, or is to
+// pause.
+func (v *Visit[K]) Next(ended []*machine.Machine, tried int, pause bool) {
+	l, s, others := v.list, v.shard, false
 	s.lock()
 	s.mu.tries += int64(tried)
 	s.mu.wasted += int64(tried - len(ended))
 	if len(ended) > 0 {
 		others = s.leaveLocked(ended)
-		w.Visit.runsLocked(ended[0])
+		v.runsLocked(ended[0])
 	}
+	v.N = 0
 	switch {
-	case l.number != w.number: // the key has left the map
-		w.list = nil
+	case l.number != v.number: // the key has left the map
+		v.list = nil
 	case pause:
 		asked := l.asked.any
-		l.asked.add(w.upTo)
+		l.asked.add(v.Position)
 		l.walking = false
 		if asked {
 			s.queueLocked(l)
 		}
 	default:
-		n = w.readLocked(out)
+		v.readLocked()
 	}
 	s.mu.Unlock()
 	leaveOthers[K](ended, others)
-	return n
+	if v.N == 0 { // a callback may block: the visit must not keep operations in memory
+		v.Group = machine.Group{}
+	}
 }
 
-// Resume goes on with a walk when callbacks have run. It returns 0 if the walk is over.
-func (w *Walk[K]) Resume(out []*machine.Machine) (n int) {
-	if l := w.list; l != nil {
-		s := l.shard
+// Resume goes on with a walk when callbacks have run. Otherwise the visit is over.
+func (v *Visit[K]) Resume() (on bool) {
+	if l := v.list; l != nil {
+		s := v.shard
 		s.lock()
-		if l.number == w.number && !l.queued { // else another goroutine goes on, or is about to
+		if l.number == v.number && !l.queued { // else another goroutine goes on, or is about to
 			l.asked, l.walking = asked{}, true
-			n = w.readLocked(out)
+			v.readLocked()
 		}
 		s.mu.Unlock()
 	}
-	w.Visit.count()
-	if n == 0 {
-		w.Visit.taken.Store(false)
+	v.count()
+	if on = v.N > 0; !on {
+		v.list = nil
+		v.taken.Store(false) // from here on it may be another goroutine's
 	}
-	return n
+	return on
 }
 
-func (w *Walk[K]) readLocked(out []*machine.Machine) (n int) {
-	l := w.list
+func (v *Visit[K]) readLocked() {
+	l := v.list
 	for {
-		if n = l.Read(w.upTo, out[:min(len(out), w.rest)]); n > 0 {
-			w.rest -= n
-			if w.Visit == nil {
-				w.Visit = l.shard.enterLocked(l.key, l.hash)
-			}
-			w.Visit.runsLocked(out[0])
-			return n
+		if v.N = l.Read(v.Position, v.Group[:min(v.shard.all.group, v.rest)]); v.N > 0 {
+			v.rest -= v.N
+			v.runsLocked(v.Group[0])
+			return
 		}
-		if w.placed && !l.AtEnd(w.upTo) { // operations keep arriving, perhaps before others
-			l.asked.add(w.upTo)
-			w.again = maxAgain
+		if v.placed && !l.AtEnd(v.Position) { // operations keep arriving, perhaps before others
+			l.asked.add(v.Position)
+			v.again = maxAgain
 		}
-		if !l.asked.any || w.again == maxAgain {
+		if !l.asked.any || v.again == maxAgain {
 			break
 		}
-		w.again++
-		w.fromHead()
+		v.again++
+		v.fromHead()
 	}
 	l.walking = false
-	if w.list = nil; l.asked.any {
+	if v.list = nil; l.asked.any {
 		l.shard.queueLocked(l)
 	}
-	return 0
 }
 
 // leaveLocked takes operations that end out of the lists of s, and counts them. others: some may stand in
@@ -196,9 +202,12 @@ func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 	s.lock()
 	v = s.enterLocked(l.key, l.hash).runsLocked(m)
 	if m.EndsAs() == machine.Expired {
-		last := &s.mu.checkedLast
+		if s.mu.last == nil {
+			s.mu.last = new([2]Seen[K])
+		}
+		last := &s.mu.last[0]
 		if unchecked = !m.Checked() && !l.walking && !l.asked.any; unchecked {
-			last = &s.mu.uncheckedLast
+			last = &s.mu.last[1]
 			s.mu.unchecked++
 		}
 		at := m.Entry().Deadline()
@@ -216,21 +225,23 @@ func (w *Watchers[K]) Leave(m *machine.Machine) (v *Visit[K], unchecked bool) {
 func (w *Watchers[K]) LastExpiries() (checked, unchecked []Seen[K]) {
 	for s := range w.shards() {
 		s.lock()
-		checked, unchecked = append(checked, s.mu.checkedLast), append(unchecked, s.mu.uncheckedLast)
+		if s.mu.last != nil {
+			checked, unchecked = append(checked, s.mu.last[0]), append(unchecked, s.mu.last[1])
+		}
 		s.mu.Unlock()
 	}
 	return checked, unchecked
 }
 
-// Claim calls claim, with the shard's lock held, for the operations that wait for key, until out is full of those for
-// which it returned true. These leave their lists. It returns their number: if out is not full, it has come to all. The
-// shard is Used.
-func (w *Watchers[K]) Claim(key K, hash uint64, claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
-	s, others := w.used(hash), false
+// Claim calls claim, with the shard's lock held, for the operations that wait for the key of at, until out is full of
+// those for which it returned true. These leave their lists. It returns their number: if out is not full, it has come
+// to all. Somebody has waited for the key.
+func (w *Watchers[K]) Claim(at Wait[K], claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
+	s, others := w.used(at.Hash), false
 	s.lock()
-	if l := s.mu.keys.find(key, hash); l != nil {
-		for at := l.First(); at != nil && n < len(out); at = l.Next(at) {
-			if m := at.Machine; m != nil && claim(m) { // nil: a mark
+	if l := s.mu.keys.find(at.Key, at.Hash); l != nil {
+		for w := l.First(); w != nil && n < len(out); w = l.Next(w) {
+			if m := w.Machine; m != nil && claim(m) { // nil: a mark
 				out[n] = m
 				n++
 			}

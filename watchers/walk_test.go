@@ -15,12 +15,16 @@ import (
 )
 
 // pause has a walk pause, none of whose operations ends.
-func pause(walk *Walk[int]) (n int) { return walk.Next(nil, 0, make([]*machine.Machine, 8), true) }
+func pause(walk **Visit[int]) (n int) {
+	(*walk).Next(nil, 0, true)
+	return (*walk).N
+}
 
 // resume goes on with a walk that has paused.
-func resume(walk *Walk[int], size int) []*machine.Machine {
-	out := make([]*machine.Machine, size)
-	return out[:walk.Resume(out)]
+func resume(walk **Visit[int], size int) []*machine.Machine {
+	(*walk).shard.all.group = size
+	(*walk).Resume()
+	return group(*walk)
 }
 
 // A walk visits those up to its position, in the order of the list, and no mark, whatever the size of its groups.
@@ -35,7 +39,7 @@ func TestAWalkVisitsThoseUpToItsPosition(t *testing.T) {
 	}
 	l := w.shard(w.Hash(1)).mu.keys.find(1, w.Hash(1))
 	require.NotEmpty(t, l.ordered.index)
-	for _, size := range []int{1, 7, 1000} {
+	for _, size := range []int{1, 7, groupSize} {
 		for upTo, n := range map[int64]int{anyPosition: 2, 0: 2, 1: 3, 9: 11, 600: 602, everyPosition: 602} {
 			require.True(t, slices.Equal(all[:n], visit(w, 1, upTo, size)), "up to %d, %d at a time", upTo, size)
 		}
@@ -53,7 +57,7 @@ func TestALeaverMovesTheCursor(t *testing.T) {
 		for range 4 {
 			all = append(all, wait(t, w, 1))
 		}
-		var walk Walk[int]
+		var walk *Visit[int]
 		same(t, all[:2], begin(w, &walk, 1, everyPosition, 2)) // the cursor stands before the third
 		end(w, 1, all[leaver])
 		want := all[2:]
@@ -69,12 +73,12 @@ func TestALeaverMovesTheCursor(t *testing.T) {
 func TestACheckThatMeetsAWalkLeavesAMark(t *testing.T) {
 	w := newMap(0)
 	first, low, high := wait(t, w, 1), waitAt(t, w, 1, 3), waitAt(t, w, 1, 7)
-	var walk, other Walk[int]
+	var walk, other *Visit[int]
 	same(t, list(first), begin(w, &walk, 1, 3, 1))
 	require.Empty(t, begin(w, &other, 1, 5, 1))
 	require.Empty(t, begin(w, &other, 1, 7, 1), "the highest position counts")
 	require.Empty(t, begin(w, &other, 1, 2, 1))
-	require.Empty(t, other.list)
+	require.Nil(t, other)
 	same(t, list(low), next(&walk, 1), "it goes to its end first")
 	same(t, list(first, low, high), next(&walk, 8))
 	require.Empty(t, next(&walk, 8), "the marks of several make one pass")
@@ -88,7 +92,7 @@ func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 	kicks := 0
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() { kicks++ }, Shards: 1})
 	m := waitAt(t, w, 1, 5)
-	var walk, other Walk[int]
+	var walk, other *Visit[int]
 	passes := 0
 	for out := begin(w, &walk, 1, 9, 1); len(out) > 0; out = next(&walk, 1) {
 		passes++
@@ -96,11 +100,10 @@ func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 	}
 	assert.Equal(t, 1+maxAgain, passes)
 	assert.Equal(t, 1, kicks)
-	out := make([]*machine.Machine, 8)
-	n, ok := w.BeginSignalled(&other, out)
+	out, ok := take(w, &other)
 	assert.True(t, ok)
-	same(t, list(m), out[:n])
-	assert.Equal(t, []any{1, w.Hash(1)}, []any{other.Visit.Key, other.Visit.Hash})
+	same(t, list(m), out)
+	assert.Equal(t, w.at(1, 9), other.Wait)
 	assert.Empty(t, next(&other, 8))
 	assert.Equal(t, 1, kicks)
 	checkInvariants(t, w)
@@ -112,7 +115,7 @@ func TestNewcomersCauseNoOtherWalk(t *testing.T) {
 	for range 4 {
 		wait(t, w, 1)
 	}
-	var walk Walk[int]
+	var walk *Visit[int]
 	visited := 0
 	for out := begin(w, &walk, 1, everyPosition, 2); len(out) > 0; out = next(&walk, 2) {
 		visited += len(out)
@@ -131,18 +134,17 @@ func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
 		waitAt(t, w, 1, 3)
 	}
 	last := waitAt(t, w, 1, 30)
-	var walk Walk[int]
+	var walk *Visit[int]
 	visited := 0
 	for out := begin(w, &walk, 1, 50, 1); len(out) > 0; out = next(&walk, 1) {
 		visited++
 		waitAt(t, w, 1, 20)
 	}
 	assert.Equal(t, 2*waiting, visited)
-	out := make([]*machine.Machine, 99)
-	n, ok := w.BeginSignalled(&walk, out)
+	_, ok := take(w, &walk)
 	assert.True(t, ok, "the rest, and so everybody, is for a worker")
-	assert.Same(t, last, out[n-1])
-	assert.Empty(t, next(&walk, 8))
+	out := rest(&walk)
+	assert.Same(t, last, out[len(out)-1])
 	assert.False(t, w.Signalled())
 }
 
@@ -153,7 +155,7 @@ func TestAPausedWalkGoesOn(t *testing.T) {
 	for i := range int64(6) {
 		all = append(all, waitAt(t, w, 1, i))
 	}
-	var walk, other Walk[int]
+	var walk, other *Visit[int]
 	same(t, all[:2], begin(w, &walk, 1, 3, 2))
 	require.Zero(t, pause(&walk))
 	require.Equal(t, 1, inside(w), "its callbacks run")
@@ -173,14 +175,13 @@ func TestAWalkThatPausesLeavesWhatOthersAskedForToAWorker(t *testing.T) {
 	for i := range int64(6) {
 		all = append(all, waitAt(t, w, 1, i))
 	}
-	var walk, other Walk[int]
+	var walk, other *Visit[int]
 	same(t, all[:2], begin(w, &walk, 1, 4, 2))
 	require.Empty(t, begin(w, &other, 1, 3, 8), "a mark")
 	require.Zero(t, pause(&walk))
-	out := make([]*machine.Machine, 8)
-	n, ok := w.BeginSignalled(&other, out)
+	out, ok := take(w, &other)
 	require.True(t, ok)
-	same(t, all[:5], out[:n], "up to the higher of both")
+	same(t, all[:5], out, "up to the higher of both")
 	require.Empty(t, resume(&walk, 8))
 	require.Empty(t, next(&other, 8))
 	require.False(t, w.Signalled())
@@ -188,14 +189,12 @@ func TestAWalkThatPausesLeavesWhatOthersAskedForToAWorker(t *testing.T) {
 
 // A walk that begins while another pauses takes over its rest, also if it is for a lower position. The other one is over.
 func TestAWalkThatBeginsInAPauseCoversTheRest(t *testing.T) {
-	for name, takesOver := range map[string]func(w *Watchers[int], walk *Walk[int], out []*machine.Machine) int{
-		"check": func(w *Watchers[int], walk *Walk[int], out []*machine.Machine) int {
-			return w.Begin(walk, 1, w.Hash(1), 1, out)
-		},
-		"signal": func(w *Watchers[int], walk *Walk[int], out []*machine.Machine) int {
-			w.Signal(1, w.Hash(1), 1)
-			n, _ := w.BeginSignalled(walk, out)
-			return n
+	for name, takesOver := range map[string]func(w *Watchers[int], walk **Visit[int]) []*machine.Machine{
+		"check": func(w *Watchers[int], walk **Visit[int]) []*machine.Machine { return begin(w, walk, 1, 1, 8) },
+		"signal": func(w *Watchers[int], walk **Visit[int]) (out []*machine.Machine) {
+			w.Ask(w.at(1, 1), false)
+			out, _ = take(w, walk)
+			return out
 		},
 	} {
 		for _, over := range []bool{false, true} { // whether the newer walk is over when the paused one goes on
@@ -204,12 +203,10 @@ func TestAWalkThatBeginsInAPauseCoversTheRest(t *testing.T) {
 			for i := range int64(6) {
 				all = append(all, waitAt(t, w, 1, i))
 			}
-			var walk, newer Walk[int]
+			var walk, newer *Visit[int]
 			same(t, all[:2], begin(w, &walk, 1, 3, 2))
 			require.Zero(t, pause(&walk))
-			out := make([]*machine.Machine, 8)
-			require.Equal(t, 4, takesOver(w, &newer, out), name)
-			same(t, all[:4], out[:4])
+			same(t, all[:4], takesOver(w, &newer), name)
 			if over {
 				require.Empty(t, next(&newer, 8))
 			}
@@ -227,15 +224,14 @@ func TestAWalkThatBeginsInAPauseCoversTheRest(t *testing.T) {
 func TestAPausedWalkLeavesASignalledKeyToTheWorker(t *testing.T) {
 	w := newMap(0)
 	all := []*machine.Machine{wait(t, w, 1), wait(t, w, 1)}
-	var walk, worker Walk[int]
+	var walk, worker *Visit[int]
 	same(t, all[:1], begin(w, &walk, 1, everyPosition, 1))
 	require.Zero(t, pause(&walk))
-	require.True(t, w.Signal(1, w.Hash(1), everyPosition))
+	w.Ask(w.at(1, everyPosition), false)
 	require.Empty(t, resume(&walk, 8))
-	out := make([]*machine.Machine, 8)
-	n, ok := w.BeginSignalled(&worker, out)
+	out, ok := take(w, &worker)
 	require.True(t, ok)
-	same(t, all, out[:n])
+	same(t, all, out)
 	require.Empty(t, next(&worker, 8))
 }
 
@@ -246,7 +242,7 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 			paused, again := i%2 == 1, i/2 == 1 // and another walk begins
 			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
 			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
-			var walk, newer Walk[int]
+			var walk, newer *Visit[int]
 			same(t, all[:2], begin(w, &walk, 7, everyPosition, 2))
 			if paused {
 				require.Zero(t, pause(&walk))
@@ -282,10 +278,10 @@ func TestThoseThatEndLeaveTheirLists(t *testing.T) {
 	w := newMap(0)
 	a, b := twoKeys(w)
 	all := []*machine.Machine{wait(t, w, a, b), wait(t, w, b, a), wait(t, w, a, b), wait(t, w, a)}
-	var walk Walk[int]
-	out := begin(w, &walk, a, everyPosition, 8)
-	same(t, all, out)
-	require.Zero(t, walk.Next(all[:3], 4, out, false))
+	var walk *Visit[int]
+	same(t, all, begin(w, &walk, a, everyPosition, 8))
+	walk.Next(all[:3], 4, false)
+	require.Zero(t, walk.N)
 	settle(all[:3]...)
 	for _, m := range all[:3] {
 		assert.Nil(t, m.Extra())
@@ -304,8 +300,7 @@ func TestAClaimComesToEachOnce(t *testing.T) {
 	for i := range int64(20) {
 		all = append(all, waitAt(t, w, 1, max(anyPosition, i-5)))
 	}
-	hash := w.Hash(1)
-	var walk Walk[int]
+	var walk *Visit[int]
 	same(t, all[:4], begin(w, &walk, 1, everyPosition, 4))
 	var seen []*machine.Machine
 	second := func(m *machine.Machine) bool {
@@ -313,14 +308,14 @@ func TestAClaimComesToEachOnce(t *testing.T) {
 		return len(seen)%2 == 0
 	}
 	out := make([]*machine.Machine, 3)
-	require.Equal(t, 3, w.Claim(1, hash, second, out))
+	require.Equal(t, 3, w.Claim(w.at(1, 0), second, out))
 	same(t, all[:6], seen)
 	same(t, []*machine.Machine{all[1], all[3], all[5]}, out)
 	settle(out...)
 	checkInvariants(t, w)
 	seen = nil
 	out = make([]*machine.Machine, 20)
-	n := w.Claim(1, hash, second, out)
+	n := w.Claim(w.at(1, 0), second, out)
 	require.Equal(t, 8, n, "of the 17 that are left")
 	same(t, append([]*machine.Machine{all[0], all[2], all[4]}, all[6:]...), seen)
 	settle(out[:n]...)
@@ -331,8 +326,8 @@ func TestAClaimComesToEachOnce(t *testing.T) {
 			want = append(want, m)
 		}
 	}
-	same(t, want, next(&walk, 99), "the walk goes on behind those that it has read")
-	assert.Zero(t, w.Claim(2, hash, second, out), "nobody waits")
+	same(t, want, rest(&walk), "the walk goes on behind those that it has read")
+	assert.Zero(t, w.Claim(Wait[int]{2, 0, w.Hash(1)}, second, out), "nobody waits")
 }
 
 // An operation that expires is unchecked if no check has come to it, nor is about to.
@@ -347,10 +342,10 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		"before it":        {func(w *Watchers[int], _ *machine.Machine) { visit(w, 1, 5, 8) }, 1, true},
 		"tried":            {func(_ *Watchers[int], m *machine.Machine) { m.Release(false); m.Acquire() }, 0, false},
 		"a walk is under way": {func(w *Watchers[int], _ *machine.Machine) {
-			begin(w, new(Walk[int]), 1, everyPosition, 1)
+			begin(w, new(*Visit[int]), 1, everyPosition, 1)
 		}, 1, false},
 		"signalled": {func(w *Watchers[int], _ *machine.Machine) {
-			w.Signal(1, w.Hash(1), everyPosition)
+			w.Ask(w.at(1, everyPosition), false)
 		}, 0, false},
 	} {
 		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
@@ -360,7 +355,7 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 		end(w, 1, before)
 		m, other := waitAt(t, w, 1, 9), waitAt(t, w, 1, 20)
 		_, last := w.LastExpiries()
-		assert.Nil(t, last[0].Kind)
+		assert.Empty(t, last)
 		c.do(w, m)
 		m.SetStart(time.Second)
 		m.Entry().At = int64(time.Minute)

@@ -32,6 +32,7 @@ type Watchers[K comparable] struct {
 	slots []atomic.Pointer[shard[K]]
 
 	config Config[K]
+	group  int // how many operations a walk reads at a time: as many as a Group has room for, but in tests
 
 	making sched.Mutex  // a shard is made once; lock level 8, taken with no other held
 	stale  sched.Int64  // stale watches, over all shards
@@ -52,7 +53,7 @@ type Config[K comparable] struct {
 	Closed     *sched.Bool            // see Watch
 	KeyLimit   int                    // how many watches may stand under a key; 0: no limit
 	End        func(*machine.Machine) // ends an operation that the caller holds, and that is linked
-	Kick       func()                 // is called, with a shard's lock held, when a key was queued for BeginSignalled
+	Kick       func()                 // is called, with a shard's lock held, when a key was queued for Take
 
 	Waited bool                 // whether to count how long operations waited
 	Now    func() time.Duration // the clock of the operations' start and deadline
@@ -64,11 +65,8 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 		n := min(max(32*runtime.GOMAXPROCS(0), 64), 4096)
 		c.Shards = 1 << bits.Len(uint(n-1))
 	}
-	return &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c}
+	return &Watchers[K]{slots: make([]atomic.Pointer[shard[K]], c.Shards), config: c, group: len(machine.Group{})}
 }
-
-// Used reports whether anybody has waited for a key of the shard of those with this hash.
-func (w *Watchers[K]) Used(hash uint64) bool { return w.used(hash) != nil }
 
 // used returns the shard of the keys with this hash, nil if nobody has waited for one.
 func (w *Watchers[K]) used(hash uint64) *shard[K] {

@@ -14,6 +14,10 @@ type Watch struct {
 	Position   int64
 }
 
+// Group is what a walk over a list reads in one hold of the shard's lock: 0.2 µs each where they are in no cache. Who
+// waits for a mutex sleeps after 2.5 µs.
+type Group [8]*Machine
+
 // List is a ring of watches. The lock of the watcher shard that owns it guards it.
 type List struct {
 	root Watch
