@@ -54,10 +54,10 @@ func (p *Purgatory[K]) noteClosed(began time.Time) {
 	if p.records.Logger == nil {
 		return
 	}
-	t := p.watchers.Totals(nil)
+	t := p.watchers.Totals(0)
 	p.records.Log(slog.LevelInfo, EventClosed, func() []any {
 		return []any{
-			"closed", t.Ended[machine.Closed], "left", t.Pending(),
+			"closed", t.Ended[machine.Closed], "left", t.Pending,
 			"satisfied", t.Ended[machine.Satisfied], "forced", t.Ended[machine.Forced],
 			"expired", t.Ended[machine.Expired], "cancelled", t.Ended[machine.Cancelled],
 			"elapsed", time.Since(began),

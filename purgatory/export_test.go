@@ -37,7 +37,7 @@ func (p *Purgatory[K]) Idle() bool { return p.idle() }
 
 // AtRest reports whether no callback of p runs and no worker runs or has work.
 func (p *Purgatory[K]) AtRest() bool {
-	return p.watchers.Totals(nil).Inside == 0 && p.crew.idle()
+	return p.watchers.Totals(0).Inside == 0 && p.crew.idle()
 }
 
 // WorkersIdle reports whether no worker of p runs or has work.

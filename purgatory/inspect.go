@@ -54,7 +54,8 @@ const sampling = 1 << 12
 // Inspect returns up to n of the oldest operations, and what else [Inspection] has. It looks at every key. It calls no
 // method of an operation, and formats keys, up to 200 bytes.
 func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
-	if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
+	t := p.watchers.Totals(0)
+	if b := t.Blocked; b.For > 0 {
 		in.Blocked = []OperationReport{{Type: b.Kind.String(), Key: observe.Key(b.Key), Age: b.For}}
 	}
 	if !p.cfg.timeoutsExpected {
@@ -64,7 +65,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	var busiest watchers.Found[K]
 	var sample []watchers.Found[K]
 	byAge := func(a, b watchers.Found[K]) int { return cmp.Compare(a.Machine.Start(), b.Machine.Start()) }
-	for f := range p.watchers.Each(max(1, sampling/max(1, p.watchers.Totals(nil).Keys))) {
+	for f := range p.watchers.Each(max(1, sampling/max(1, t.Keys))) {
 		if in.Looked++; f.Waiting > busiest.Waiting {
 			busiest = f
 		}

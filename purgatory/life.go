@@ -105,7 +105,7 @@ func (p *Purgatory[K]) stop() {
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 	mustContext(ctx, "Shutdown")
 	p.closed.Store(true)
-	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Unanswered() == 0 })
+	quiet := p.poll(ctx.Done(), func() bool { return p.watchers.Totals(0).Unanswered == 0 })
 	p.close(true)
 	r := p.reaping.started()
 	over := func() bool { return (r == nil || r.Ended()) && p.idle() } // in this order: the reaper's last sweep may start others
@@ -115,10 +115,11 @@ func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
 		defer stop()
 		if !p.poll(drained.Done(), over) {
 			who := ""
-			if b := p.watchers.Blocked(p.timer.Now(), 0); b.For > 0 {
+			t := p.watchers.Totals(0)
+			if b := t.Blocked; b.For > 0 {
 				who = fmt.Sprintf(": a method of a %v under key %s has been running for %v", b.Kind, observe.Key(b.Key), b.For)
 			}
-			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", p.watchers.Unanswered(), who)
+			return p.errorf(context.Cause(ctx), "%d operations are unanswered%s", t.Unanswered, who)
 		}
 	}
 	p.watchers.Purge()
@@ -135,8 +136,8 @@ const drainTime = time.Second // in which Shutdown still waits, after its contex
 
 // idle reports whether every accepted operation is answered, and no goroutine of the purgatory runs or has work.
 func (p *Purgatory[K]) idle() bool {
-	return p.watchers.Unanswered() == 0 && p.watchers.Totals(nil).Inside == 0 && p.crew.idle() &&
-		(p.ownTimer == nil || p.ownTimer.Idle())
+	t := p.watchers.Totals(0)
+	return t.Unanswered == 0 && t.Inside == 0 && p.crew.idle() && (p.ownTimer == nil || p.ownTimer.Idle())
 }
 
 // poll returns true when quiet does, and false if done is closed first. It sweeps, because the reaper may have ended.

@@ -66,13 +66,9 @@ func (s Stats) Ended(o operation.Outcome) int64 {
 
 // Stats returns the purgatory's counters and gauges, in O(shards). It may be called under any lock.
 func (p *Purgatory[K]) Stats() Stats {
-	var waited *stats.Waited
-	if p.cfg.diagnostics {
-		waited = new(stats.Waited)
-	}
-	t := p.watchers.Totals(waited)
+	t := p.watchers.Totals(0)
 	s := Stats{
-		Pending:        t.Pending(),
+		Pending:        t.Pending,
 		Accepted:       t.Accepted,
 		Watched:        int64(t.Watched),
 		Keys:           int64(t.Keys),
@@ -95,9 +91,9 @@ func (p *Purgatory[K]) Stats() Stats {
 		PassedOver:     p.passedOver.Load(),
 		MaxPending:     int64(max(0, p.cfg.maxPending)),
 		Running:        int64(t.Inside),
-		BlockedFor:     p.watchers.Blocked(p.timer.Now(), 0).For,
+		BlockedFor:     t.Blocked.For,
 		ReaperStalls:   p.stalls.Load(),
-		Waited:         waited,
+		Waited:         t.Waited,
 	}
 	s.TimeoutsExpected = p.cfg.timeoutsExpected
 	due, oldest := p.entries.Due()
@@ -107,10 +103,7 @@ func (p *Purgatory[K]) Stats() Stats {
 }
 
 // NumDelayed returns the number of pending operations, in O(shards).
-func (p *Purgatory[K]) NumDelayed() int {
-	t := p.watchers.Totals(nil)
-	return int(t.Pending())
-}
+func (p *Purgatory[K]) NumDelayed() int { return int(p.watchers.Totals(0).Pending) }
 
 // Watched returns the number of entries in watcher lists, in O(shards): an operation has one for each key.
-func (p *Purgatory[K]) Watched() int { return p.watchers.Totals(nil).Watched }
+func (p *Purgatory[K]) Watched() int { return p.watchers.Totals(0).Watched }

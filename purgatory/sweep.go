@@ -37,7 +37,7 @@ func (p *Purgatory[K]) sweep(stalled bool) {
 	if !stalled {
 		since = 0
 	}
-	b := p.watchers.Blocked(now, since)
+	b := p.watchers.Totals(since).Blocked
 	if last := time.Duration(p.stuckFor.Load()); b.For < stuckAfter {
 		p.stuckFor.Store(0)
 	} else if b.For < last || b.For >= 2*last {

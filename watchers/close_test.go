@@ -14,7 +14,7 @@ import (
 // finds these.
 func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	const shards = 8
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: shards})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: shards})
 	wait := func(shard uint64) *Wait[int] { return &Wait[int]{int(shard), anyPosition, shard} }
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,7 +38,7 @@ func (*waiter) OnExpiration()     {}
 
 // newMap returns a map of eight shards.
 func newMap(staleLimit int) *Watchers[int] {
-	return New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: staleLimit})
+	return New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 8, StaleLimit: staleLimit})
 }
 
 // newOp returns a new operation for this many keys, which the caller holds.
@@ -118,7 +119,12 @@ func twoKeys(w *Watchers[int]) (a, b int) {
 	return keys[0], keys[1]
 }
 
-func totals(w *Watchers[int]) (t Totals) { return w.Totals(nil) }
+func totals(w *Watchers[int]) Totals[int] { return w.Totals(0) }
+
+// start is a clock that does not move.
+func start() time.Duration { return 0 }
+
+func unanswered(w *Watchers[int]) int { return int(totals(w).Unanswered) }
 
 // exit ends a visit, when the callbacks of so many operations have run.
 func exit(v *Visit[int], answered int) {

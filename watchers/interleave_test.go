@@ -60,7 +60,7 @@ func TestNoWatchStaysLinkedEveryInterleaving(t *testing.T) {
 func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		exploreAll(t, 3, func(spawn func(string, func())) func() error {
-			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 			a, b := twoKeys(w)
 			at := w.at(b, anyPosition)
 			gone := false
@@ -97,7 +97,7 @@ func TestChecksOfAKeyEveryInterleaving(t *testing.T) {
 	for _, c := range []scenario{{2, 0, 0, 0, 4}, {3, 0, 0, 0, 2}, {1, 1, 1, 0, 3}, {2, 1, 1, 0, 2}, {0, 2, 2, 0, 2}, {1, 0, 0, 1, 3}, {2, 0, 0, 1, 2}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			exploreAll(t, c.preemptions, func(spawn func(string, func())) func() error {
-				w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+				w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 				w.group = 1
 				state, trying, most := 0, 0, 0
 				seen := map[*machine.Machine]int{}

@@ -15,7 +15,7 @@ import (
 // Each yields the keys of every shard once, while other goroutines may take each lock, and stops
 // when the loop does.
 func TestEachYieldsEachKeyOnceWithNoLockHeld(t *testing.T) {
-	w := New[int](Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4})
+	w := New[int](Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 4})
 	const keys = 3000
 	for key := range keys {
 		waitAt(t, w, key, anyPosition)
@@ -107,7 +107,7 @@ func TestALoopOverShardsMayEndEarly(t *testing.T) {
 // The timer ends operations by the function of the map's configuration.
 func TestAnExpiryCallsTheMapsFunction(t *testing.T) {
 	var ended []*machine.Machine
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, End: func(m *machine.Machine) { ended = append(ended, m) }})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 8, End: func(m *machine.Machine) { ended = append(ended, m) }})
 	pending, held := wait(t, w, 1, 2), wait(t, w, 2)
 	pending.Release(false)
 	entry.Expire(pending.Entry())

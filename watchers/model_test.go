@@ -347,7 +347,7 @@ func (m *model) check() {
 		require.True(m.t, slices.Equal(want, got), "key %d: the order in its list", key)
 	}
 	sum := totals(m.w) // which takes out the stale watches
-	require.EqualValues(m.t, len(m.live), sum.Pending())
+	require.EqualValues(m.t, len(m.live), sum.Pending)
 	require.Equal(m.t, watched, sum.Watched)
 	require.Equal(m.t, m.ended, sum.Ended[machine.Satisfied])
 }

@@ -154,7 +154,7 @@ func TestTheOrderedListAgainstASortedModel(t *testing.T) {
 	// gets more marks, and is emptied.
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 		s := w.shard(0)
 		type linked struct {
 			m        *machine.Machine

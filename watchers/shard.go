@@ -2,6 +2,7 @@ package watchers
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
@@ -130,12 +131,15 @@ func (s *shard[K]) forgetLocked(l *keyList[K]) {
 	s.mu.keys.remove(l)
 }
 
-// Totals is the sum of the counts of all shards.
-type Totals struct {
-	Accepted       int64
-	Ended          [machine.NumOutcomes]int64
-	Answered       int64 // operations whose callbacks have run
-	Inside         int   // goroutines that try operations or run callbacks, once for each level of nested calls
+// Totals is what all shards have counted, and what they see.
+type Totals[K comparable] struct {
+	Accepted   int64
+	Pending    int64 // accepted, and not ended; not exactly while they come and go
+	Unanswered int64 // accepted, and their callbacks have not run
+	Ended      [machine.NumOutcomes]int64
+
+	Inside         int     // goroutines that try operations or run callbacks, once for each level of nested calls
+	Blocked        Seen[K] // the method that has been running for longest since a call of Totals has seen it
 	Keys, Watched  int
 	Stale          int   // of Watched
 	Purged         int64 // stale watches that Purge has taken out
@@ -144,21 +148,33 @@ type Totals struct {
 
 	Unchecked int64 // of those that expired: no walk has come to them
 
-	Waited *stats.Waited // nil if it is not wanted
+	Waited *stats.Waited // nil without Config.Waited
 }
 
-// Totals returns the sum of all shards' counts; waited, if it is not nil, gets how long operations waited.
-func (w *Watchers[K]) Totals(waited *stats.Waited) (t Totals) {
-	t.Waited = waited
+// Totals returns the sum of all shards. skip is for how long nothing has run since the last call, because the process
+// stalled: it does not count for Blocked.
+//
+// If Unanswered is 0, there was a moment during the call at which it was. No operation is answered before it is
+// accepted, and Totals reads all answered counts before the first accepted count. Both only grow, so if the sums are
+// equal, they were equal between the two passes.
+func (w *Watchers[K]) Totals(skip time.Duration) (t Totals[K]) {
+	for s := range w.shards() {
+		t.Unanswered -= s.answered.Load()
+	}
+	now := w.config.Now()
+	if w.config.Waited {
+		t.Waited = new(stats.Waited)
+	}
 	for s := range w.shards() {
 		s.lock()
-		t.Answered += s.answered.Load()
+		t.Unanswered += s.mu.accepted
 		t.Accepted += s.mu.accepted
+		t.Pending += s.mu.accepted
 		for o, n := range s.mu.ended {
 			early := s.early[o].Load()
-			t.Ended[o] += n + early
-			t.Answered += early
 			t.Accepted += early
+			t.Pending -= n
+			t.Ended[o] += n + early
 		}
 		t.Keys += int(s.mu.keys.len)
 		t.Watched += s.mu.watched
@@ -166,27 +182,15 @@ func (w *Watchers[K]) Totals(waited *stats.Waited) (t Totals) {
 		t.Checks += s.mu.tries
 		t.Wasted += s.mu.wasted
 		t.Unchecked += s.mu.unchecked
-		for v := &s.mu.visit; v != nil; v = v.next {
-			if v.taken.Load() {
-				t.Inside++
-			}
-		}
-		if waited != nil && s.waited != nil {
+		s.lookLocked(&t, now, skip)
+		if s.waited != nil {
 			for o := range s.waited {
-				waited[o].AddAll(&s.waited[o])
+				t.Waited[o].AddAll(&s.waited[o])
 			}
 		}
 		s.mu.Unlock()
 	}
+	t.Pending = max(t.Pending, 0)
 	t.Stale, t.Purged = int(w.stale.Load()), w.purged.Load()
 	return t
-}
-
-// Pending returns how many operations have been accepted and have not ended; not exactly while they come and go.
-func (t *Totals) Pending() int64 {
-	n := t.Accepted
-	for _, ended := range t.Ended {
-		n -= ended
-	}
-	return max(n, 0)
 }

@@ -22,7 +22,7 @@ type signals struct {
 
 func newSignals(t *testing.T, shards int) *signals {
 	s := &signals{t: t}
-	s.Watchers = New(Config[int]{Closed: new(sched.Bool), Kick: func() { s.kicks++ }, Shards: shards})
+	s.Watchers = New(Config[int]{Closed: new(sched.Bool), Kick: func() { s.kicks++ }, Now: start, Shards: shards})
 	return s
 }
 

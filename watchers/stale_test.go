@@ -34,7 +34,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 			}
 		},
 		"Enter":          func(s *shard[int], key int, _ *Visit[int]) { s.all.Enter(Wait[int]{key, 0, s.index()}, newOp(1)) },
-		"Totals":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Totals(nil) },
+		"Totals":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Totals(0) },
 		"Purge":          func(s *shard[int], _ int, _ *Visit[int]) { s.all.Purge() },
 		"another leaver": func(s *shard[int], key int, _ *Visit[int]) { end(s.all, key, wait(t, s.all, key)) },
 	} {
@@ -104,7 +104,7 @@ func TestStaleWatchesAreBounded(t *testing.T) {
 
 // A watch that is stale takes no place under its key.
 func TestAStaleWatchTakesNoPlace(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 8, StaleLimit: 1, KeyLimit: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 	a, full := twoKeys(w)
 	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
 	s, at := w.shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
@@ -123,7 +123,7 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 	for _, limit := range []int{0, 2, 10_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			const keys, rounds, enough = 40, 150, 20
-			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4, StaleLimit: limit})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 4, StaleLimit: limit})
 			var seen, running atomic.Int64 // seen: how often a goroutine found a stale watch
 			var all sync.WaitGroup
 			for i := range uint64(4) { // they end operations

@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheTableAgainstAMap(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	s := w.shard(0)
 	model := map[int]*machine.Machine{}
 	rng := rand.New(rand.NewPCG(1, 4))

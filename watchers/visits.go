@@ -23,7 +23,7 @@ type Visit[K comparable] struct {
 	next  *Visit[K]
 	taken atomic.Bool   // cleared without the lock; not explored: a drain that sees it for too long looks again
 	kind  reflect.Type  // of the operation whose method runs, or of another one that waits for Key
-	since time.Duration // when Blocked saw it first, plus 1 ns; 0: not yet
+	since time.Duration // when Totals saw it first, plus 1 ns; 0: not yet
 
 	list   *keyList[K] // of a walk; nil: it is over
 	number uint32      // of the list, when the walk began
@@ -72,15 +72,6 @@ func (v *Visit[K]) count() {
 	v.Answered = 0
 }
 
-// Unanswered returns how many operations have been accepted and are not answered: none, if there was a moment during
-// the call at which there were none. No operation is answered before it is accepted, and Unanswered reads all answered
-// counts before the first accepted count. Both only grow, so if the sums are equal, they were equal between the two
-// passes.
-func (w *Watchers[K]) Unanswered() int {
-	answered := w.Totals(nil).Answered
-	return int(w.Totals(nil).Accepted - answered)
-}
-
 // Seen is an operation that a shard has seen, without a reference to it.
 type Seen[K comparable] struct {
 	Key    K
@@ -90,29 +81,24 @@ type Seen[K comparable] struct {
 	Checks uint32        // walks over the key that have begun since an operation waited for it
 }
 
-// Blocked returns what has been running for longest, callbacks or a group of tries, since a call of Blocked has seen
-// it. Skip is for how long nothing has run since the last call, because the process stalled: it does not count. Visits
+// lookLocked counts who is inside, and finds what has been running for longest, callbacks or a group of tries. Visits
 // that are over are let go of.
-func (w *Watchers[K]) Blocked(now, skip time.Duration) (longest Seen[K]) {
-	for s := range w.shards() {
-		s.lock()
-		for v := &s.mu.visit; v != nil; v = v.next {
-			for v.next != nil && !v.next.taken.Load() {
-				v.next = v.next.next
-			}
-			switch {
-			case !v.taken.Load():
-				v.Key = *new(K)
-			case v.since == 0:
-				v.since = now + 1
-			default:
-				v.since = min(v.since+skip, now+1)
-				if running := now + 1 - v.since; running > longest.For {
-					longest = Seen[K]{Key: v.Key, Kind: v.kind, For: running}
-				}
-			}
+func (s *shard[K]) lookLocked(t *Totals[K], now, skip time.Duration) {
+	for v := &s.mu.visit; v != nil; v = v.next {
+		for v.next != nil && !v.next.taken.Load() {
+			v.next = v.next.next
 		}
-		s.mu.Unlock()
+		if !v.taken.Load() {
+			v.Key = *new(K)
+			continue
+		}
+		t.Inside++
+		if v.since == 0 {
+			v.since = now + 1
+		}
+		v.since = min(v.since+skip, now+1)
+		if running := now + 1 - v.since; running > t.Blocked.For {
+			t.Blocked = Seen[K]{Key: v.Key, Kind: v.kind, For: running}
+		}
 	}
-	return longest
 }

@@ -17,7 +17,7 @@ import (
 
 // Each visit has a place of its own, which is used again, and knows which. Those that are free are let go of.
 func TestAShardCountsWhoIsInside(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	s := w.shard(0)
 	s.mu.accepted = 3
 	for _, crowd := range []int{3, 2, 17, 1, 2} {
@@ -33,37 +33,37 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 			assert.Equal(t, crowd-i-1, inside(w))
 			checkInvariants(t, w)
 		}
-		w.Blocked(0, 0)
+		totals(w)
 		assert.Nil(t, s.mu.visit.next)
 		assert.Zero(t, s.mu.visit.Key)
 	}
 	v := w.Enter(Wait[int]{1, 0, 0}, newOp(1))
-	assert.Equal(t, 3, w.Unanswered())
+	assert.Equal(t, 3, unanswered(w))
 	exit(v, 2)
-	assert.Equal(t, []int{0, 1}, []int{inside(w), w.Unanswered()})
+	assert.Equal(t, []int{0, 1}, []int{inside(w), unanswered(w)})
 }
 
 func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	w := newMap(10)
 	a, b := twoKeys(w)
-	assert.Zero(t, w.Unanswered(), "nothing was accepted")
+	assert.Zero(t, unanswered(w), "nothing was accepted")
 	m := wait(t, w, a, b)
-	assert.Equal(t, 1, w.Unanswered(), "it waits")
+	assert.Equal(t, 1, unanswered(w), "it waits")
 	end(w, b, m)
-	assert.Equal(t, 1, w.Unanswered(), "it has ended, and is not answered")
+	assert.Equal(t, 1, unanswered(w), "it has ended, and is not answered")
 	exit(w.Enter(w.at(b, 0), m), 1)
-	assert.Zero(t, w.Unanswered())
+	assert.Zero(t, unanswered(w))
 	w.Early(w.Hash(a), machine.Satisfied)
-	assert.Zero(t, w.Unanswered(), "it has no callbacks")
+	assert.Zero(t, unanswered(w), "it has no callbacks")
 	v := w.Pass(&Wait[int]{a, anyPosition, w.Hash(a)}, m)
 	require.NotNil(t, v)
-	assert.Equal(t, []int{1, 1}, []int{v.Place, w.Unanswered()}, "whoever did not wait is to be answered, too")
+	assert.Equal(t, []int{1, 1}, []int{v.Place, unanswered(w)}, "whoever did not wait is to be answered, too")
 }
 
 // Several goroutines accept, end and answer operations. At every moment at least one is accepted and not answered: each goroutine
 // accepts the next one before it answers its own.
 func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 64})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 64})
 	batons := make(chan *machine.Machine, 1)
 	accept := func(r *rand.Rand) *machine.Machine {
 		key := r.IntN(1000)
@@ -82,7 +82,7 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 	var watching, working sync.WaitGroup
 	watching.Go(func() {
 		for !stop.Load() {
-			if w.Unanswered() == 0 {
+			if unanswered(w) == 0 {
 				t.Error("all is answered, and an operation is not")
 				return
 			}
@@ -108,43 +108,48 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 	stop.Store(true)
 	watching.Wait()
 	answer(rand.New(rand.NewPCG(8, 8)), <-batons)
-	assert.Zero(t, w.Unanswered(), "the last one is answered")
+	assert.Zero(t, unanswered(w), "the last one is answered")
+}
+
+// blocked is what w sees at a time, in seconds, after the process has stalled for a part of them.
+func blocked(w *Watchers[int], now, stalled time.Duration) Seen[int] {
+	w.config.Now = func() time.Duration { return now * time.Second }
+	return w.Totals(stalled * time.Second).Blocked
 }
 
 // A callback that does not return is seen, and named, whatever else begins and returns in its shard.
 func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 4})
-	blocked := func(now time.Duration) time.Duration { return w.Blocked(now*time.Second, 0).For }
-	assert.Zero(t, blocked(1), "no shard is used")
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 4})
+	assert.Zero(t, blocked(w, 1, 0).For, "no shard is used")
 	const busy, quiet = 0, 1
 	w.shard(busy)
 	w.shard(quiet)
-	assert.Zero(t, blocked(2), "nobody is inside")
+	assert.Zero(t, blocked(w, 2, 0).For, "nobody is inside")
 	stays := w.Enter(Wait[int]{8, 0, busy}, newOp(1))
-	assert.Zero(t, blocked(3), "somebody is inside, since nobody knows when")
+	assert.Zero(t, blocked(w, 3, 0).For, "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
-		b := w.Blocked(second*time.Second, 0)
+		b := blocked(w, second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
 		exit(w.Enter(Wait[int]{12, 0, busy}, newOp(1)), 1)
 	}
 	other := w.Enter(Wait[int]{9, 0, quiet}, newOp(1))
-	blocked(10)
-	assert.Equal(t, 8*time.Second, blocked(11), "the longest")
+	blocked(w, 10, 0)
+	assert.Equal(t, 8*time.Second, blocked(w, 11, 0).For, "the longest")
 	exit(stays, 1)
-	assert.Equal(t, 2*time.Second, blocked(12), "of the other shard")
-	assert.Equal(t, 2*time.Second, w.Blocked(62*time.Second, 50*time.Second).For, "a stall does not count")
-	assert.Equal(t, 3*time.Second, blocked(63))
+	assert.Equal(t, 2*time.Second, blocked(w, 12, 0).For, "of the other shard")
+	assert.Equal(t, 2*time.Second, blocked(w, 62, 50).For, "a stall does not count")
+	assert.Equal(t, 3*time.Second, blocked(w, 63, 0).For)
 	exit(other, 1)
-	assert.Zero(t, blocked(65))
+	assert.Zero(t, blocked(w, 65, 0).For)
 }
 
 // Callbacks that return are not blocked, though some run at every look.
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	w.shard(0)
 	v := w.Enter(Wait[int]{8, 0, 0}, newOp(1))
 	for second := range time.Duration(100) {
-		assert.LessOrEqual(t, w.Blocked(second*time.Second, 0).For, time.Second)
+		assert.LessOrEqual(t, blocked(w, second, 0).For, time.Second)
 		next := w.Enter(Wait[int]{8, 0, 0}, newOp(1))
 		exit(v, 1)
 		v = next
@@ -153,22 +158,22 @@ func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 
 // A try that blocks, and a walk that goes from one to the next.
 func TestAShardIsBlockedByATry(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	for range 100 {
 		wait(t, w, 1)
 	}
 	var walk *Visit[int]
 	begin(w, &walk, 1, everyPosition, 1)
 	for second := range time.Duration(10) {
-		assert.Zero(t, w.Blocked(second*time.Second, 0).For)
+		assert.Zero(t, blocked(w, second, 0).For)
 		walk.Next(nil, 1, false)
 	}
-	assert.Zero(t, w.Blocked(10*time.Second, 0).For)
-	b := w.Blocked(13*time.Second, 0)
+	assert.Zero(t, blocked(w, 10, 0).For)
+	b := blocked(w, 13, 0)
 	assert.Equal(t, []any{1, 3 * time.Second}, []any{b.Key, b.For})
 	for walk.N > 0 {
 		walk.Next(nil, 1, false)
 	}
 	walk.Resume()
-	assert.Zero(t, w.Blocked(20*time.Second, 0).For, "nobody tries")
+	assert.Zero(t, blocked(w, 20, 0).For, "nobody tries")
 }

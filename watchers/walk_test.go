@@ -11,7 +11,6 @@ import (
 
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
-	"github.com/delayedop/purgatory/internal/stats"
 )
 
 // pause has a walk pause, none of whose operations ends.
@@ -90,7 +89,7 @@ func TestACheckThatMeetsAWalkLeavesAMark(t *testing.T) {
 // A walk that is asked again and again leaves the key to a worker, whose walk covers what was asked for last.
 func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 	kicks := 0
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() { kicks++ }, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() { kicks++ }, Now: start, Shards: 1})
 	m := waitAt(t, w, 1, 5)
 	var walk, other *Visit[int]
 	passes := 0
@@ -111,7 +110,7 @@ func TestAWalkEndsThoughOthersKeepAsking(t *testing.T) {
 
 // Those that come while a walk is under way are tried by their registrations. Without positions, they cause no tries of others.
 func TestNewcomersCauseNoOtherWalk(t *testing.T) {
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	for range 4 {
 		wait(t, w, 1)
 	}
@@ -129,7 +128,7 @@ func TestNewcomersCauseNoOtherWalk(t *testing.T) {
 // Where there are positions, newcomers may come to stand before others. A walk that they keep busy leaves the rest to a worker.
 func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
 	const waiting = 10
-	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	for range waiting - 1 {
 		waitAt(t, w, 1, 3)
 	}
@@ -240,7 +239,7 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 	for _, key := range []int{7, 15} { // the same key comes back, or another one has its memory
 		for i := range 4 {
 			paused, again := i%2 == 1, i/2 == 1 // and another walk begins
-			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
 			var walk, newer *Visit[int]
 			same(t, all[:2], begin(w, &walk, 7, everyPosition, 2))
@@ -348,7 +347,7 @@ func TestOnlyWhatNoCheckComesToIsUnchecked(t *testing.T) {
 			w.Ask(w.at(1, everyPosition), false)
 		}, 0, false},
 	} {
-		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Shards: 1})
+		w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 		wait(t, w, 2)
 		before := wait(t, w, 1) // the key, and its list, were used before
 		visit(w, 1, everyPosition, 8)
@@ -389,7 +388,7 @@ func TestHowLongOperationsWaitedIsCounted(t *testing.T) {
 	now = 4 * time.Second
 	end(w, b, first)
 	var waited [machine.NumOutcomes]struct{ n, s float64 }
-	sum := w.Totals(new(stats.Waited))
+	sum := totals(w)
 	for o := range sum.Waited {
 		waited[o].n, waited[o].s = float64(sum.Waited[o].Count()), sum.Waited[o].Sum
 	}

@@ -93,7 +93,7 @@ func (o *op) hasEnded() {
 func (e *env) empty() {
 	s := e.p.Stats()
 	causes := reflect.ValueOf(e.p).Elem().FieldByName("causes").FieldByName("all").Len()
-	inside, timed := watchersOf(e.p).Totals(nil).Inside, e.clock.Pending()
+	inside, timed := watchersOf(e.p).Totals(0).Inside, e.clock.Pending()
 	if s.Pending != 0 || s.Watched != 0 || s.Keys != 0 || s.Stale != 0 || timed != 0 || causes != 0 || inside != 0 {
 		e.fail("left behind: %d pending, %d watched, %d keys, %d stale, %d timed, %d causes, %d inside",
 			s.Pending, s.Watched, s.Keys, s.Stale, timed, causes, inside)

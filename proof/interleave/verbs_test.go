@@ -185,9 +185,9 @@ func (e *env) atTheEnd() {
 	calls, quiet := e.calls, e.underWay == 0
 	w := watchersOf(e.p)
 	handed, idle := queuedIn(e.p) // others go on meanwhile
-	if unanswered, inside, signalled := w.Unanswered(), w.Totals(nil).Inside, w.Signalled(); quiet && e.calls == calls &&
-		(unanswered+inside+handed > 0 || signalled || !idle) {
-		e.fail("when Shutdown returns %d are unanswered, %d run, %d callbacks are queued, signals: %v, no worker: %v", unanswered, inside, handed, signalled, idle)
+	t := w.Totals(0)
+	if signalled := w.Signalled(); quiet && e.calls == calls && (t.Unanswered > 0 || t.Inside+handed > 0 || signalled || !idle) {
+		e.fail("when Shutdown returns %d are unanswered, %d run, %d callbacks are queued, signals: %v, no worker: %v", t.Unanswered, t.Inside, handed, signalled, idle)
 	}
 }
 
@@ -209,9 +209,9 @@ func passing(e *env) {
 	force(e)
 }
 
-// quiet calls Watchers.Unanswered while the other operation waits, which no verb ends.
+// quiet asks for what is unanswered while the other operation waits, which no verb ends.
 func quiet(e *env) {
-	if watchersOf(e.p).Unanswered() == 0 {
+	if watchersOf(e.p).Totals(0).Unanswered == 0 {
 		e.fail("quiet, while an operation waits")
 	}
 }
