@@ -6,14 +6,12 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// Key formats a key.
-func Key(key any) string { return cut(guard.Text(key)) }
-
 const maxText = 200 // bytes of a key
 
-// cut returns valid UTF-8 of bounded length.
-func cut(s string) string {
+// Key formats a key as valid UTF-8 of bounded length.
+func Key(key any) string {
 	const invalid = "\uFFFD"
+	s := guard.Text(key)
 	if len(s) <= maxText {
 		return strings.ToValidUTF8(s, invalid)
 	}

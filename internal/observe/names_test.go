@@ -8,9 +8,9 @@ import (
 )
 
 func TestALongTextIsCut(t *testing.T) {
-	assert.Equal(t, "a\uFFFDb", cut("a\xffb"))
-	assert.Equal(t, strings.Repeat("x", 200), cut(strings.Repeat("x", 200)))
-	assert.Equal(t, strings.Repeat("x", 199)+"…", cut(strings.Repeat("x", 199)+"é"), "no half of a character")
+	assert.Equal(t, "a\uFFFDb", Key("a\xffb"))
+	assert.Equal(t, strings.Repeat("x", 200), Key(strings.Repeat("x", 200)))
+	assert.Equal(t, strings.Repeat("x", 199)+"…", Key(strings.Repeat("x", 199)+"é"), "no half of a character")
 }
 
 func TestAPointerKeyIsNotDereferenced(t *testing.T) {
