@@ -7,6 +7,7 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/operation"
+	"github.com/delayedop/purgatory/timer"
 	"github.com/delayedop/purgatory/watchers"
 )
 
@@ -161,7 +162,7 @@ func (p *Purgatory[K]) block(ctx context.Context, w *await, timeout time.Duratio
 	if w.ready == nil && w.Outcome() != operation.Satisfied {
 		p.passedOver.Add(1)
 	}
-	if p.clocked { // otherwise the next wait may be in another bubble of synctest
+	if _, manual := p.cfg.timer.(*timer.ManualTimer); !manual { // otherwise the next wait may be in another bubble of synctest
 		p.channels.Put(w.ended) // which is empty: an accepted wait sends one token, and receives it
 	}
 	return p.howEnded(&w.DelayedOperation, timeout)

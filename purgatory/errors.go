@@ -50,7 +50,7 @@ func (f *failure) Error() string {
 
 // errorf returns a failure that is about what the format says, with %w for the error that is its cause.
 func (p *Purgatory[K]) errorf(kind error, format string, args ...any) error {
-	return &failure{p.name, kind, fmt.Errorf(format, args...)}
+	return &failure{p.records.Purgatory, kind, fmt.Errorf(format, args...)}
 }
 
 // refusal counts an operation that is not accepted, and returns its error.

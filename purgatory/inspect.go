@@ -78,7 +78,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 		in.Busiest = observe.Key(busiest.Key)
 	}
 	slices.SortFunc(sample, byAge)
-	now := p.timer.Now()
+	now := p.cfg.timer.Now()
 	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
 	for _, f := range sample {
 		m := f.Machine

@@ -17,14 +17,12 @@ type DelayedOperationPurgatory[K comparable] = Purgatory[K]
 // Purgatory holds operations that wait under keys of type K for their condition or their timeout. It is safe for
 // concurrent use. See the package comment.
 type Purgatory[K comparable] struct {
-	name     string
 	id       uint32     // identity, stored in each operation that is submitted here
 	closed   sched.Bool // Close or Shutdown has begun: no operation is accepted, see watchers.Config
 	closing  sched.Bool // Close has begun, or Shutdown ends what waits
 	cfg      config
-	timer    timer.Timer
-	entries  *timer.Entries     // of timer: direct calls, so that what they are given stays on the stack
-	ownTimer *timer.SystemTimer // timer, if the purgatory has made it, else nil
+	entries  *timer.Entries     // of cfg.timer: direct calls, so that what they are given stays on the stack
+	ownTimer *timer.SystemTimer // cfg.timer, if the purgatory has made it, else nil
 	seed     maphash.Seed       // of the keys' hashes
 	watchers *watchers.Watchers[K]
 	reaping  reaping
@@ -32,7 +30,6 @@ type Purgatory[K comparable] struct {
 
 	causes   causes
 	places   sched.Int64 // taken, with WithMaxPending
-	clocked  bool        // the timer is no manual one
 	channels sched.Pool  // of chan struct{}: see block
 	records  observe.Records
 	counters
@@ -51,7 +48,8 @@ type Purgatory[K comparable] struct {
 // A purgatory for a bubble of [testing/synctest] must be made inside it. One that was made outside panics when an
 // operation is registered or extended inside, unless its timer is a [timer.ManualTimer].
 func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
-	p := &Purgatory[K]{name: name, id: identity.New(), seed: maphash.MakeSeed()}
+	p := &Purgatory[K]{id: identity.New(), seed: maphash.MakeSeed()}
+	p.records.Purgatory = name
 	if name == "" {
 		return nil, p.errorf(ErrInvalidOption, "the name is empty: errors, logs and metrics need one")
 	}
@@ -60,7 +58,7 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 	if err != nil {
 		return nil, p.errorf(ErrInvalidOption, "%w", err)
 	}
-	p.records.Purgatory, p.records.Logger, p.records.Handler = name, cfg.logger, cfg.panicHandler
+	p.records.Logger, p.records.Handler = cfg.logger, cfg.panicHandler
 	p.watchers = watchers.New(watchers.Config[K]{
 		Shards:     cfg.watcherShards,
 		StaleLimit: cfg.purgeInterval,
@@ -69,14 +67,14 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 		Kick:       p.crew.pool.Kick,
 		End:        p.expired,
 		Waited:     cfg.diagnostics,
-		Now:        func() time.Duration { return p.timer.Now() },
+		Now:        func() time.Duration { return cfg.timer.Now() },
 	})
 	p.crew.p = p
 	p.crew.pool.Init(cfg.workers, &p.crew)
 	if cfg.hook != nil {
 		p.hooked(cfg.hook)
 	}
-	if p.timer = cfg.timer; p.timer == nil {
+	if cfg.timer == nil {
 		opts := append(cfg.timerOptions, timer.WithWorkers(cfg.workers), timer.WithPanicHandler(p.records.Panicked))
 		if cfg.logger != nil {
 			opts = append(opts, timer.WithLogger(cfg.logger.With("purgatory", name)))
@@ -85,17 +83,16 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 		if err != nil {
 			return nil, p.errorf(ErrInvalidOption, "%w", err)
 		}
-		p.timer = p.ownTimer
+		cfg.timer = p.ownTimer
 	}
-	p.entries = timer.EntriesOf(p.timer)
-	_, manual := p.timer.(*timer.ManualTimer)
-	p.clocked = !manual
+	p.entries = timer.EntriesOf(cfg.timer)
+	_, manual := cfg.timer.(*timer.ManualTimer)
 	if !manual && !sched.InBubble() { // a bubble could not end
 		p.crew.pool.MayLinger()
 	}
 	if manual || !cfg.reaper {
 		p.reaping.off.Store(true)
-	} else if cfg.timer != nil || cfg.logger != nil {
+	} else if p.ownTimer == nil || cfg.logger != nil {
 		p.startReaper() // which also drives the timer for others, and looks for what is to be logged
 	}
 	return p, nil
@@ -112,7 +109,7 @@ func Must[K comparable](p *Purgatory[K], err error) *Purgatory[K] {
 }
 
 // Name returns the name that New was given.
-func (p *Purgatory[K]) Name() string { return p.name }
+func (p *Purgatory[K]) Name() string { return p.records.Purgatory }
 
 // The instance New[string] makes the compiler export the small functions of internal packages that the generic code
 // calls, which other packages' instances then inline. The linker drops it. See

@@ -28,7 +28,7 @@ func (p *Purgatory[K]) AdvanceClock(d time.Duration) bool {
 // that wait. While the reaper has stalled, nothing has run.
 func (p *Purgatory[K]) sweep(stalled bool) {
 	p.watchers.Purge()
-	now := p.timer.Now()
+	now := p.cfg.timer.Now()
 	since := now - time.Duration(p.looked.Load())
 	if !stalled && since < lookInterval {
 		return

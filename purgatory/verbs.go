@@ -172,7 +172,7 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 // missing. The loop's body may call any method.
 func (p *Purgatory[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for k := range p.watchers.Each(0) {
+		for k := range p.watchers.Each(1) {
 			if !yield(k.Key) {
 				return
 			}
@@ -189,14 +189,14 @@ func (p *Purgatory[K]) Waiting(key K) int {
 func (p *Purgatory[K]) Timer() timer.Timer {
 	p.entries.Here() // beyond a bubble's border no reaper must start
 	p.startReaper()
-	return p.timer
+	return p.cfg.timer
 }
 
 // Waited returns for how long op has waited, for a callback of op; 0 if it did not have to, or belongs to another
 // purgatory.
 func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
 	if m := machine.Of(op); m.Owner() == p.id && m.Start() >= 0 {
-		return p.timer.Now() - m.Start()
+		return p.cfg.timer.Now() - m.Start()
 	}
 	return 0
 }
