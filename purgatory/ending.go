@@ -197,7 +197,7 @@ func (p *Purgatory[K]) endKey(at watchers.Wait[K], o machine.Outcome, cause *err
 		e.settle(ops[:n], cause)
 	}
 	if e.n > 0 {
-		e.visit = p.watchers.Enter(at, e.first)
+		e.visit = p.watchers.Enter(at, e.first, false)
 		e.run()
 	}
 	return e.n

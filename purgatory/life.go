@@ -75,7 +75,7 @@ func (p *Purgatory[K]) endAll(later bool) {
 			p.endAll(later)
 		}
 	}()
-	for f := range p.watchers.Each(0) {
+	for f := range p.watchers.Each(1) {
 		p.endKey(f.Wait, machine.Closed, nil, later)
 	}
 	over = true

@@ -124,7 +124,7 @@ func (r *registration[K]) pass(first *watchers.Wait[K]) (completed bool, err err
 	p, m := r.p, r.m
 	e := ending[K]{p: p, first: m}
 	if h := p.cfg.hook; h == nil || !h.Refuse() {
-		e.visit = p.watchers.Pass(first, m)
+		e.visit = p.watchers.Enter(*first, m, true)
 	}
 	if e.visit == nil {
 		p.refuse(m)

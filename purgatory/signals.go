@@ -69,7 +69,7 @@ func (c *crew[K]) workHanded() (found bool) {
 	c.handed.ops[0], c.handed.ops = handed[K]{}, c.handed.ops[1:]
 	c.handed.Unlock()
 	c.pool.KickIfQueued() // the callbacks may block this worker
-	e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.at, h.m), first: h.m}
+	e := ending[K]{p: c.p, visit: c.p.watchers.Enter(h.at, h.m, false), first: h.m}
 	e.run()
 	return true
 }

@@ -147,7 +147,7 @@ func (s *shard[K]) index() uint64 {
 
 // pass has an operation that need not wait end, and reports whether it may.
 func pass(s *shard[int]) (ok bool) {
-	v := s.all.Pass(&Wait[int]{Hash: s.index()}, newOp(1))
+	v := s.all.Enter(Wait[int]{Hash: s.index()}, newOp(1), true)
 	if v != nil {
 		exit(v, 1)
 	}

@@ -8,13 +8,13 @@ import (
 
 // Found is a key for which operations wait, and one of them.
 type Found[K comparable] struct {
-	Wait[K]                  // without its position
-	Waiting int              // for the key
-	Machine *machine.Machine // nil where only keys were asked for
+	Wait[K]     // without its position
+	Waiting int // for the key
+	Machine *machine.Machine
 }
 
-// Each returns an iterator over the keys for which operations wait, in no order: with 0, over each once, and
-// otherwise over the first so many operations of each. It holds no lock while the loop's body runs.
+// Each returns an iterator over the first so many operations of each key, in no order of the keys: with 1, over each key
+// once. It holds no lock while the loop's body runs.
 func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 	return func(yield func(Found[K]) bool) {
 		var all []Found[K]
@@ -25,9 +25,6 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 			for _, l := range s.mu.keys.buckets {
 				for ; l != nil; l = l.chain {
 					f := Found[K]{Wait: Wait[K]{Key: l.key, Hash: l.hash}, Waiting: l.Len()}
-					if perKey == 0 {
-						all = append(all, f)
-					}
 					for w, n := l.First(), 0; w != nil && n < perKey; w = l.Next(w) {
 						if f.Machine = w.Machine; f.Machine != nil { // else it is a mark
 							all = append(all, f)

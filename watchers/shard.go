@@ -83,23 +83,6 @@ func (s *shard[K]) waitingLocked(at Wait[K]) int {
 	return 0
 }
 
-// Pass counts m, which is satisfied before it is watched and whose callbacks run next. It returns nil when
-// Config.Closed is true.
-func (w *Watchers[K]) Pass(at *Wait[K], m *machine.Machine) *Visit[K] {
-	s := w.shard(at.Hash)
-	s.lock()
-	defer s.mu.Unlock()
-	if w.config.Closed.Load() {
-		return nil
-	}
-	s.mu.accepted++
-	s.mu.ended[machine.Satisfied]++
-	if s.waited != nil {
-		s.waited[machine.Satisfied].Add(0, 1)
-	}
-	return s.enterLocked(at.Key, at.Hash).runsLocked(m)
-}
-
 // Early counts a wait for a key with this hash that ends with o before it begins, and has no callbacks, even when Config.Closed is true.
 func (w *Watchers[K]) Early(hash uint64, o machine.Outcome) {
 	s := w.shard(hash)

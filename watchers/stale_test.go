@@ -18,22 +18,24 @@ import (
 // the watch, and so does the purge.
 func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 	for name, next := range map[string]func(s *shard[int], key int, walk *Visit[int]){
-		"a check":      func(s *shard[int], key int, _ *Visit[int]) { s.all.Ask(s.all.at(key, 5), true) },
-		"Ask, no key":  func(s *shard[int], _ int, _ *Visit[int]) { s.all.Ask(Wait[int]{-1, 5, s.index()}, true) },
-		"Next":         func(_ *shard[int], _ int, walk *Visit[int]) { walk.Next(nil, 0, true) },
-		"Resume":       func(_ *shard[int], _ int, walk *Visit[int]) { walk.Resume() },
-		"Claim":        func(s *shard[int], _ int, _ *Visit[int]) { s.all.Claim(Wait[int]{-1, 5, s.index()}, nil, nil) },
-		"a signal":     func(s *shard[int], key int, _ *Visit[int]) { s.all.Ask(s.all.at(key, 5), false) },
-		"Take":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Take() },
-		"Watch":        func(s *shard[int], key int, _ *Visit[int]) { waitAt(t, s.all, key, 5) },
-		"Pass":         func(s *shard[int], _ int, _ *Visit[int]) { pass(s) },
-		"Waiting":      func(s *shard[int], key int, _ *Visit[int]) { s.all.Waiting(s.all.at(key, 0)) },
-		"LastExpiries": func(s *shard[int], _ int, _ *Visit[int]) { s.all.LastExpiries() },
+		"a check":       func(s *shard[int], key int, _ *Visit[int]) { s.all.Ask(s.all.at(key, 5), true) },
+		"Ask, no key":   func(s *shard[int], _ int, _ *Visit[int]) { s.all.Ask(Wait[int]{-1, 5, s.index()}, true) },
+		"Next":          func(_ *shard[int], _ int, walk *Visit[int]) { walk.Next(nil, 0, true) },
+		"Resume":        func(_ *shard[int], _ int, walk *Visit[int]) { walk.Resume() },
+		"Claim":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Claim(Wait[int]{-1, 5, s.index()}, nil, nil) },
+		"a signal":      func(s *shard[int], key int, _ *Visit[int]) { s.all.Ask(s.all.at(key, 5), false) },
+		"Take":          func(s *shard[int], _ int, _ *Visit[int]) { s.all.Take() },
+		"Watch":         func(s *shard[int], key int, _ *Visit[int]) { waitAt(t, s.all, key, 5) },
+		"Enter, passes": func(s *shard[int], _ int, _ *Visit[int]) { pass(s) },
+		"Waiting":       func(s *shard[int], key int, _ *Visit[int]) { s.all.Waiting(s.all.at(key, 0)) },
+		"LastExpiries":  func(s *shard[int], _ int, _ *Visit[int]) { s.all.LastExpiries() },
 		"Each": func(s *shard[int], _ int, _ *Visit[int]) {
-			for range s.all.Each(0) {
+			for range s.all.Each(1) {
 			}
 		},
-		"Enter":          func(s *shard[int], key int, _ *Visit[int]) { s.all.Enter(Wait[int]{key, 0, s.index()}, newOp(1)) },
+		"Enter": func(s *shard[int], key int, _ *Visit[int]) {
+			s.all.Enter(Wait[int]{key, 0, s.index()}, newOp(1), false)
+		},
 		"Totals":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Totals(0) },
 		"Purge":          func(s *shard[int], _ int, _ *Visit[int]) { s.all.Purge() },
 		"another leaver": func(s *shard[int], key int, _ *Visit[int]) { end(s.all, key, wait(t, s.all, key)) },

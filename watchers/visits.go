@@ -53,11 +53,22 @@ func (v *Visit[K]) runsLocked(m *machine.Machine) *Visit[K] {
 }
 
 // Enter must be called before callbacks of m and of others that have ended under the key of at run, unless there is a
-// Visit.
-func (w *Watchers[K]) Enter(at Wait[K], m *machine.Machine) *Visit[K] {
-	s := w.used(at.Hash)
+// Visit. passes: m is satisfied before it is watched, and so is counted; then Enter returns nil when Config.Closed is
+// true.
+func (w *Watchers[K]) Enter(at Wait[K], m *machine.Machine, passes bool) *Visit[K] {
+	s := w.shard(at.Hash)
 	s.lock()
 	defer s.mu.Unlock()
+	if passes {
+		if w.config.Closed.Load() {
+			return nil
+		}
+		s.mu.accepted++
+		s.mu.ended[machine.Satisfied]++
+		if s.waited != nil {
+			s.waited[machine.Satisfied].Add(0, 1)
+		}
+	}
 	return s.enterLocked(at.Key, at.Hash).runsLocked(m)
 }
 

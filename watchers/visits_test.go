@@ -23,7 +23,7 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 	for _, crowd := range []int{3, 2, 17, 1, 2} {
 		var visits []*Visit[int]
 		for i := range crowd {
-			v := w.Enter(Wait[int]{i, 0, 0}, newOp(1))
+			v := w.Enter(Wait[int]{i, 0, 0}, newOp(1), false)
 			assert.Equal(t, i+1, v.Place)
 			visits = append(visits, v)
 			checkInvariants(t, w)
@@ -37,7 +37,7 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 		assert.Nil(t, s.mu.visit.next)
 		assert.Zero(t, s.mu.visit.Key)
 	}
-	v := w.Enter(Wait[int]{1, 0, 0}, newOp(1))
+	v := w.Enter(Wait[int]{1, 0, 0}, newOp(1), false)
 	assert.Equal(t, 3, unanswered(w))
 	exit(v, 2)
 	assert.Equal(t, []int{0, 1}, []int{inside(w), unanswered(w)})
@@ -51,11 +51,11 @@ func TestUnansweredIsWhatWasAcceptedAndHasNoAnswer(t *testing.T) {
 	assert.Equal(t, 1, unanswered(w), "it waits")
 	end(w, b, m)
 	assert.Equal(t, 1, unanswered(w), "it has ended, and is not answered")
-	exit(w.Enter(w.at(b, 0), m), 1)
+	exit(w.Enter(w.at(b, 0), m, false), 1)
 	assert.Zero(t, unanswered(w))
 	w.Early(w.Hash(a), machine.Satisfied)
 	assert.Zero(t, unanswered(w), "it has no callbacks")
-	v := w.Pass(&Wait[int]{a, anyPosition, w.Hash(a)}, m)
+	v := w.Enter(w.at(a, anyPosition), m, true)
 	require.NotNil(t, v)
 	assert.Equal(t, []int{1, 1}, []int{v.Place, unanswered(w)}, "whoever did not wait is to be answered, too")
 }
@@ -74,7 +74,7 @@ func TestUnansweredIsNeverZeroTooEarly(t *testing.T) {
 		end(w, key+1000*r.IntN(3), m)
 		shard := uint64(r.IntN(len(w.slots))) // that in which it ends
 		w.shard(shard)
-		exit(w.Enter(Wait[int]{8, 0, shard}, m), 1)
+		exit(w.Enter(Wait[int]{8, 0, shard}, m, false), 1)
 	}
 	batons <- accept(rand.New(rand.NewPCG(9, 9)))
 	var looks atomic.Int64
@@ -125,14 +125,14 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	w.shard(busy)
 	w.shard(quiet)
 	assert.Zero(t, blocked(w, 2, 0).For, "nobody is inside")
-	stays := w.Enter(Wait[int]{8, 0, busy}, newOp(1))
+	stays := w.Enter(Wait[int]{8, 0, busy}, newOp(1), false)
 	assert.Zero(t, blocked(w, 3, 0).For, "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
 		b := blocked(w, second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
-		exit(w.Enter(Wait[int]{12, 0, busy}, newOp(1)), 1)
+		exit(w.Enter(Wait[int]{12, 0, busy}, newOp(1), false), 1)
 	}
-	other := w.Enter(Wait[int]{9, 0, quiet}, newOp(1))
+	other := w.Enter(Wait[int]{9, 0, quiet}, newOp(1), false)
 	blocked(w, 10, 0)
 	assert.Equal(t, 8*time.Second, blocked(w, 11, 0).For, "the longest")
 	exit(stays, 1)
@@ -147,10 +147,10 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	w.shard(0)
-	v := w.Enter(Wait[int]{8, 0, 0}, newOp(1))
+	v := w.Enter(Wait[int]{8, 0, 0}, newOp(1), false)
 	for second := range time.Duration(100) {
 		assert.LessOrEqual(t, blocked(w, second, 0).For, time.Second)
-		next := w.Enter(Wait[int]{8, 0, 0}, newOp(1))
+		next := w.Enter(Wait[int]{8, 0, 0}, newOp(1), false)
 		exit(v, 1)
 		v = next
 	}
