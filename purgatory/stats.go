@@ -9,7 +9,7 @@ import (
 )
 
 // Histogram counts durations in 24 buckets with fixed bounds, each twice the one before: Counts[i] is the number of
-// durations over Bound(i-1) and up to Bound(i), and Sum is the sum of all in seconds. Count, Quantile and Since
+// durations over Bound(i-1) and up to Bound(i), and Sum is the sum of all in seconds. Count and Quantile
 // evaluate it.
 type Histogram = stats.Histogram
 

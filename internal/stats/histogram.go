@@ -71,12 +71,3 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	}
 	return h.Bound(NumBuckets - 1)
 }
-
-// Since returns the durations that were added after before, an earlier snapshot, was taken.
-func (h Histogram) Since(before *Histogram) Histogram {
-	for i, c := range before.Counts {
-		h.Counts[i] -= c
-	}
-	h.Sum -= before.Sum
-	return h
-}
