@@ -194,8 +194,8 @@ func next(walk **Visit[int], size int) []*machine.Machine {
 }
 
 // rest returns what a walk still visits.
-func rest(walk **Visit[int]) (visited []*machine.Machine) {
-	for out := next(walk, groupSize); len(out) > 0; out = next(walk, groupSize) {
+func rest(walk **Visit[int], size int) (visited []*machine.Machine) {
+	for out := next(walk, size); len(out) > 0; out = next(walk, size) {
 		visited = append(visited, out...)
 	}
 	return visited
@@ -204,10 +204,9 @@ func rest(walk **Visit[int]) (visited []*machine.Machine) {
 // visit returns what a walk over key visits.
 func visit(w *Watchers[int], key int, upTo int64, size int) (visited []*machine.Machine) {
 	var walk *Visit[int]
-	for out := begin(w, &walk, key, upTo, size); len(out) > 0; out = next(&walk, size) {
-		visited = append(visited, out...)
-	}
+	visited = begin(w, &walk, key, upTo, size)
 	if walk != nil {
+		visited = append(visited, rest(&walk, size)...)
 		walk.Resume()
 	}
 	return visited

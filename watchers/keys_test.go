@@ -90,20 +90,6 @@ func TestTheKeysOfAnOperation(t *testing.T) {
 	}
 }
 
-func TestALoopOverShardsMayEndEarly(t *testing.T) {
-	w := newMap(0)
-	for i := range uint64(8) {
-		w.shard(i)
-	}
-	n := 0
-	for range w.shards() {
-		if n++; n == 3 {
-			break
-		}
-	}
-	assert.Equal(t, 3, n)
-}
-
 // The timer ends operations by the function of the map's configuration.
 func TestAnExpiryCallsTheMapsFunction(t *testing.T) {
 	var ended []*machine.Machine

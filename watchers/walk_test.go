@@ -142,7 +142,7 @@ func TestAWalkEndsThoughOthersKeepComing(t *testing.T) {
 	assert.Equal(t, 2*waiting, visited)
 	_, ok := take(w, &walk)
 	assert.True(t, ok, "the rest, and so everybody, is for a worker")
-	out := rest(&walk)
+	out := rest(&walk, groupSize)
 	assert.Same(t, last, out[len(out)-1])
 	assert.False(t, w.Signalled())
 }
@@ -325,7 +325,7 @@ func TestAClaimComesToEachOnce(t *testing.T) {
 			want = append(want, m)
 		}
 	}
-	same(t, want, rest(&walk), "the walk goes on behind those that it has read")
+	same(t, want, rest(&walk, groupSize), "the walk goes on behind those that it has read")
 	assert.Zero(t, w.Claim(Wait[int]{2, 0, w.Hash(1)}, second, out), "nobody waits")
 }
 
