@@ -160,7 +160,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		}
 	}
 	m.SetStart(now)
-	if !p.watchers.Watch(m, m.First(), first) {
+	if !p.watchers.Watch(m, 0, first) {
 		m.SetStart(-1)               // for unwind: a key's String may call runtime.Goexit below
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
@@ -170,9 +170,9 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		return p.refusal(ErrClosed, "%T", r.op)
 	}
 	if len(waits) > 1 {
-		extra := m.MakeExtra()
-		for i := range extra {
-			p.watchers.Watch(m, &extra[i], &waits[i+1]) // only the first key's shard refuses
+		m.MakeExtra()
+		for i := 1; i < len(waits); i++ {
+			p.watchers.Watch(m, i, &waits[i]) // only the first key's shard refuses
 		}
 	}
 	return nil

@@ -70,12 +70,11 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
 	t.Helper()
 	m := newOp(len(waits))
-	require.True(t, w.Watch(m, m.First(), &waits[0]))
 	if len(waits) > 1 {
-		extra := m.MakeExtra()
-		for i := range extra {
-			require.True(t, w.Watch(m, &extra[i], &waits[1+i]))
-		}
+		m.MakeExtra()
+	}
+	for i := range waits {
+		require.True(t, w.Watch(m, i, &waits[i]))
 	}
 	return m
 }

@@ -42,11 +42,11 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Watch links one of the watches of m, which the caller holds, under the key of at: in order of position, then of
-// arrival. With the first watch, m counts as accepted, or Watch returns false: when Config.Closed is true, or beyond
+// Watch links the i-th watch of m, which the caller holds, under the key of at: in order of position, then of arrival.
+// With the first one, m counts as accepted, or Watch returns false: when Config.Closed is true, or beyond
 // Config.KeyLimit. Whoever sets Closed and then takes the shard's lock finds every operation that it has accepted: a
 // registration has linked its own before, with that lock held, or takes the lock later, and reads Closed.
-func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K]) (ok bool) {
+func (w *Watchers[K]) Watch(m *machine.Machine, i int, at *Wait[K]) (ok bool) {
 	s := w.used(at.Hash) // shard and lock as they are, which the compiler does not inline
 	if s == nil {
 		s = w.make(at.Hash)
@@ -55,7 +55,7 @@ func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K
 	if s.stale.Load() != nil {
 		s.drainLocked()
 	}
-	if watch == m.First() {
+	if i == 0 {
 		if w.config.Closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(*at) >= w.config.KeyLimit {
 			s.mu.Unlock()
 			return false
@@ -70,7 +70,7 @@ func (w *Watchers[K]) Watch(m *machine.Machine, watch *machine.Watch, at *Wait[K
 	if l.ordered != nil || at.Position != anyPosition {
 		after = l.lastUpTo(at.Position)
 	}
-	l.Link(watch, m, at.Position, after)
+	l.Link(m.Watch(i), m, at.Position, after)
 	s.mu.watched++
 	s.mu.Unlock()
 	return true

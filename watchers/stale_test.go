@@ -51,7 +51,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 			pause(&walk)
 			w.Ask(w.at(b, 5), false)
 		}
-		left := &m.Extra()[0]
+		left := m.Watch(1)
 		s.lock()
 		end(w, a, m)
 		require.Equal(t, 1, int(w.stale.Load()))
@@ -110,13 +110,13 @@ func TestAStaleWatchTakesNoPlace(t *testing.T) {
 	a, full := twoKeys(w)
 	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
 	s, at := w.shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
-	require.False(t, s.all.Watch(newcomer, newcomer.First(), at))
+	require.False(t, s.all.Watch(newcomer, 0, at))
 	s.lock()
 	end(w, a, m)
 	s.mu.Unlock()
 	require.Equal(t, 1, int(w.stale.Load()))
-	assert.True(t, s.all.Watch(newcomer, newcomer.First(), at))
-	assert.False(t, s.all.Watch(last, last.First(), at), "one place, and no second")
+	assert.True(t, s.all.Watch(newcomer, 0, at))
+	assert.False(t, s.all.Watch(last, 0, at), "one place, and no second")
 	checkInvariants(t, w)
 }
 

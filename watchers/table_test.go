@@ -60,7 +60,7 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	var ops []*machine.Machine
 	for key := range 3 {
 		m := newOp(1)
-		require.True(t, w.Watch(m, m.First(), &Wait[int]{key, anyPosition, 42}))
+		require.True(t, w.Watch(m, 0, &Wait[int]{key, anyPosition, 42}))
 		ops = append(ops, m)
 	}
 	for key, m := range ops {

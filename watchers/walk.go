@@ -165,17 +165,14 @@ func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 	}
 	for _, m := range machines {
 		s.mu.ended[m.EndsAs()]++
-		extra := m.Extra()
-		if extra == nil {
+		keys := m.Keys()
+		if keys == 1 {
 			s.unlinkLocked(m.First())
 			continue
 		}
 		others = true
-		if listOf[K](m.First()).shard == s {
-			s.unlinkLocked(m.First())
-		}
-		for i := range extra {
-			if w := &extra[i]; listOf[K](w).shard == s {
+		for i := range keys {
+			if w := m.Watch(i); listOf[K](w).shard == s {
 				s.unlinkLocked(w)
 			}
 		}
@@ -186,10 +183,8 @@ func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 // leaveOthers takes operations, which have left the lists of one shard, out of the others', if there are others.
 func leaveOthers[K comparable](machines []*machine.Machine, others bool) {
 	for i := 0; others && i < len(machines); i++ {
-		m := machines[i]
-		leave[K](m.First())
-		for extra, j := m.Extra(), 0; j < len(extra); j++ {
-			leave[K](&extra[j])
+		for j := range machines[i].Keys() {
+			leave[K](machines[i].Watch(j))
 		}
 	}
 }

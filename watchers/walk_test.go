@@ -283,7 +283,7 @@ func TestThoseThatEndLeaveTheirLists(t *testing.T) {
 	require.Zero(t, walk.N)
 	settle(all[:3]...)
 	for _, m := range all[:3] {
-		assert.Nil(t, m.Extra())
+		assert.Equal(t, 1, m.Keys())
 		assert.Equal(t, machine.Satisfied, m.Outcome())
 	}
 	sum := totals(w)

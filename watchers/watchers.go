@@ -112,10 +112,7 @@ func (w *Watchers[K]) shards() iter.Seq[*shard[K]] {
 // Waits returns what m waits for, which is held and linked under each key.
 func Waits[K comparable](m *machine.Machine) (waits []Wait[K]) {
 	for i := range m.Keys() {
-		w := m.First()
-		if i > 0 {
-			w = &m.Extra()[i-1]
-		}
+		w := m.Watch(i)
 		l := listOf[K](w)
 		waits = append(waits, Wait[K]{l.key, w.Position, l.hash})
 	}

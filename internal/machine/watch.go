@@ -103,17 +103,15 @@ func (m *Machine) Keys() int { return m.extra() + 1 }
 func (m *Machine) First() *Watch { return &m.first }
 
 // MakeExtra allocates the watches beyond the first, for the holder.
-func (m *Machine) MakeExtra() []Watch {
-	extra := make([]Watch, m.extra())
-	m.tail = unsafe.Pointer(unsafe.SliceData(extra))
-	return extra
+func (m *Machine) MakeExtra() {
+	m.tail = unsafe.Pointer(unsafe.SliceData(make([]Watch, m.extra())))
 }
 
-// Extra returns the watches beyond the first, to the holder, before Settle. The conversion is safe: tail is nil or
-// points to extra() Watches then.
-func (m *Machine) Extra() []Watch {
-	if m.tail == nil {
-		return nil
+// Watch returns the watch of the i-th key, to the holder, before Settle. The conversion is safe for an i below Keys():
+// tail points to the other Watches then.
+func (m *Machine) Watch(i int) *Watch {
+	if i == 0 {
+		return &m.first
 	}
-	return unsafe.Slice((*Watch)(m.tail), m.extra())
+	return (*Watch)(unsafe.Add(m.tail, uintptr(i-1)*unsafe.Sizeof(Watch{})))
 }

@@ -116,12 +116,13 @@ func TestTheWatchesOfAnOperation(t *testing.T) {
 	var l List
 	l.Init(nil)
 	m := begun(4)
-	assert.Nil(t, m.Extra(), "made when the second key comes")
 	watches := []*Watch{m.First()}
-	extra := m.MakeExtra()
-	for i := range extra {
-		watches = append(watches, &extra[i])
+	assert.Zero(t, m.tail, "made when the second key comes")
+	m.MakeExtra()
+	for i := range 3 {
+		watches = append(watches, m.Watch(i+1))
 	}
+	assert.Same(t, watches[0], m.Watch(0))
 	for _, watch := range watches {
 		l.Link(watch, m, 0, l.Last())
 	}
@@ -131,7 +132,6 @@ func TestTheWatchesOfAnOperation(t *testing.T) {
 		w = l.Next(w)
 	}
 	assert.Nil(t, w)
-	assert.Same(t, &extra[0], &m.Extra()[0])
 	assert.Equal(t, 4, m.Keys())
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
 	for _, watch := range watches {
