@@ -105,7 +105,7 @@ func answered[K comparable](t *testing.T, p *purgatory.Purgatory[K], n int64) {
 // Each completion of a chain completes the next operation. The stack does not grow with the chain, but has at most 32 levels for each
 // shard of the purgatories that the chain comes to, beside a crowd of callbacks that block, too.
 func TestChainsAreBoundedWhateverTheShards(t *testing.T) {
-	const length, perLevel = 6000, 14 // twice the frames of a level: while a stack unwinds, a look may come 32 levels later
+	const length, perLevel = 6000, 28 // four times the frames of a level: while a stack unwinds, a look may come 32 levels later
 	for _, shards := range []int{1, 16} {
 		for where, blocked := range map[string]int{"alone": 0, "between two": 0, "beside a crowd": 200} {
 			t.Run(where+" "+strconv.Itoa(shards), func(t *testing.T) {
