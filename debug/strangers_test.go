@@ -184,7 +184,8 @@ func TestHostileNames(t *testing.T) {
 	for _, p := range v.Purgatories {
 		ids = append(ids, p.ID)
 		asked := strings.ToValidUTF8(p.Name, "\uFFFD") // as JSON and an address have it
-		assert.NotEmpty(t, page.view([]string{asked}).Purgatories, "%q", p.Name)
+		shown := page.view([]string{asked}).Purgatories
+		assert.True(t, slices.ContainsFunc(shown, func(q PurgatoryView) bool { return q.ID == p.ID }), "%q has another address beside others", p.Name)
 		assert.Regexp(t, `^p-[-._0-9A-Za-z]*$`, p.ID)
 	}
 	slices.Sort(ids)

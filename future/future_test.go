@@ -306,6 +306,31 @@ func TestADeliveryTriesItsOwnFutureOnly(t *testing.T) {
 	assert.Zero(t, p.Watched())
 }
 
+// The keys are copied: the caller may use its slice again.
+func TestAFutureKeepsNoSliceOfItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newManual(t)
+		for by, ends := range map[string]func(*Future[int]){
+			"Deliver":      func(f *Future[int]) { f.Deliver(0, 1, nil) },
+			"Post":         func(f *Future[int]) { f.Post(0, 1, nil) },
+			"Cancel":       func(f *Future[int]) { f.Cancel(errDown) },
+			"CancelForKey": func(*Future[int]) { p.CancelForKey("f", errDown) },
+		} {
+			keys := []string{"f", "connection"}
+			f, err := Gather[int](p, time.Hour, Any(1), keys...)
+			require.NoError(t, err)
+			keys[0], keys[1] = "g", "g"
+			ends(f)
+			synctest.Wait()
+			select {
+			case <-f.Done():
+			default:
+				t.Errorf("%s has not ended the future", by)
+			}
+		}
+	})
+}
+
 func TestInvalidFuturesAreRefused(t *testing.T) {
 	p := newManual(t)
 	never := func([]Result[int], error) { t.Error("was not accepted") }

@@ -450,6 +450,28 @@ func TestADrainIsNotLeftToAFewWorkers(t *testing.T) {
 	})
 }
 
+// While Shutdown waits for its context no more workers run than WithWorkers allows.
+func TestADrainThatHasTimeWidensNoPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[int](t, purgatory.WithWorkers(2))
+		var met atomic.Bool
+		var running, most atomic.Int32
+		for key := range 20 {
+			submit(t, p, &op{try: met.Load, complete: func() {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(time.Second)
+				running.Add(-1)
+			}}, hour, key)
+		}
+		met.Store(true)
+		for key := range 20 {
+			p.Signal(key)
+		}
+		require.NoError(t, p.Shutdown(t.Context()))
+		assert.EqualValues(t, 2, most.Load())
+	})
+}
+
 // A wait of Await ends with its purgatory's Shutdown, whatever blocks the callbacks of others.
 func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -322,6 +322,10 @@ func TestWaitsThatTheirContextsEndAreCounted(t *testing.T) {
 			o := submitted(t, p, "a")
 			require.True(t, p.Cancel(o, cause))
 			require.False(t, p.Cancel(o, cause))
+			own := &op{}
+			own.try = func() bool { return !p.Cancel(own, cause) }
+			_, err := p.TryCompleteElseWatch(own, hour, "a")
+			require.NoError(t, err)
 			submitted(t, p, "b")
 			require.Equal(t, 1, p.CancelForKey("b", cause))
 			assert.Equal(t, gaveUp, p.Stats().GaveUp-before, cause)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -527,5 +528,8 @@ func TestAStallIsCounted(t *testing.T) {
 				assert.EqualValues(t, min(max(i-1, 0), 2), p.Stats().ReaperStalls, "after %v of %v", gap, interval)
 			}
 		}
+		p := onManualClock[string](t, purgatory.WithReapInterval(math.MaxInt64))
+		p.Reap()()
+		assert.Zero(t, p.Stats().ReaperStalls)
 	})
 }

@@ -127,33 +127,6 @@ func BenchmarkExpire(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/entries, "ns/entry")
 }
 
-// BenchmarkRunDue measures the time of a worker of a SystemTimer for each due entry,
-// including its addition: 1,000 entries per round, due at once.
-func BenchmarkRunDue(b *testing.B) {
-	const entries = 1000
-	t, err := NewSystemTimer()
-	if err != nil {
-		b.Fatal(err)
-	}
-	holdWorkers(b, t)
-	b.Cleanup(func() { t.Stop() })
-	tasks := make([]*benchTask, entries)
-	for i := range tasks {
-		tasks[i] = newBenchTask()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		now := t.Now()
-		for _, e := range tasks {
-			_ = t.AddAt(&e.TaskEntry, now, 1)
-		}
-		t.AdvanceClock(0)
-		for t.runDue() {
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/entries, "ns/entry")
-}
-
 // BenchmarkNewSystemTimer measures a timer that is made, stopped and never used.
 func BenchmarkNewSystemTimer(b *testing.B) {
 	b.ReportAllocs()
