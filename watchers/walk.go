@@ -13,9 +13,8 @@ const maxAgain = 8
 // operations wait for the key.
 //
 // A walk goes in the order of the list. It reads a few in each hold of the shard's lock, and the caller tries them with
-// none held.
-// A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever unlinks that
-// operation moves the cursor on. See docs/internals/decisions.md#one-walk-for-each-key.
+// none held. A key has one walk that tries at a time, and one cursor, before the operation that comes next; whoever
+// unlinks that operation moves the cursor on. See docs/internals/decisions.md#one-walk-for-each-key.
 //
 //  1. A check adds what it asks for to the key's asked, under the shard's lock. If a walk is under way, the
 //     check is over. Otherwise it takes asked, sets walking, and its walk begins at the head.
