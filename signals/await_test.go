@@ -510,6 +510,7 @@ func TestALongWaitReadsInEachOutageAsInTheFirst(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			down.Store(false)
 			time.Sleep(time.Minute) // the last of these reads succeeds
+			synctest.Wait()
 			if assert.Greater(t, len(reads), 100) {
 				for i, most := range []time.Duration{50, 100, 200, 400} {
 					pause := reads[i+1].Sub(reads[i])
