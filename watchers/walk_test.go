@@ -237,8 +237,8 @@ func TestAPausedWalkLeavesASignalledKeyToTheWorker(t *testing.T) {
 // KAFKA-2253: a key may leave the map under a walk, and come back. The walk is over, and finds nobody of the new ones.
 func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 	for _, key := range []int{7, 15} { // the same key comes back, or another one has its memory
-		for i := range 4 {
-			paused, again := i%2 == 1, i/2 == 1 // and another walk begins
+		for i := range 6 {
+			paused, again, signalled := i%2 == 1, i/2 == 1, i/2 == 2 // and another walk begins, or is asked for
 			w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 			all := []*machine.Machine{wait(t, w, 7), waitAt(t, w, 7, 5), waitAt(t, w, 7, 7)}
 			var walk, newer *Visit[int]
@@ -254,6 +254,9 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 			if again {
 				same(t, list(late), begin(w, &newer, key, everyPosition, 8))
 			}
+			if signalled {
+				w.Ask(w.at(key, everyPosition), false)
+			}
 			if paused {
 				require.Empty(t, resume(&walk, 8))
 			} else {
@@ -264,6 +267,12 @@ func TestKafka2253AWalkIsOverWhenItsKeyHasLeftTheMap(t *testing.T) {
 				require.Equal(t, 1, inside(w), "the newer walk")
 				require.Empty(t, next(&newer, 8))
 				require.Empty(t, resume(&newer, 8))
+			}
+			if signalled {
+				visited, _ := take(w, &newer)
+				same(t, list(late), visited)
+				require.Empty(t, rest(&newer, 8))
+				newer.Resume()
 			}
 			require.Zero(t, inside(w))
 			end(w, key, late)
