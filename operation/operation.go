@@ -21,7 +21,7 @@ type Operation interface {
 	TryComplete() bool
 
 	// OnComplete runs exactly once, after the operation has ended, whatever its [DelayedOperation.Outcome]; possibly before
-	// TryCompleteElseWatch returns. One that blocks delays the callbacks of others that the same call has ended.
+	// TryCompleteElseWatch returns. One that blocks delays others that the same call has ended, or has yet to try.
 	OnComplete()
 
 	// OnExpiration runs after OnComplete if the operation has expired, and not otherwise.

@@ -472,6 +472,27 @@ func TestADrainThatHasTimeWidensNoPool(t *testing.T) {
 	})
 }
 
+// Those that one call has ended and answered are not unanswered while the callback of the last one blocks.
+func TestTheAnsweredBesideABlockedCallbackAreNotUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open[string](t)
+		release, free := released()
+		defer free()
+		for i := range 100 {
+			submit(t, p, &op{complete: func() {
+				if i == 99 {
+					<-release
+				}
+			}}, hour, "a")
+		}
+		go p.CancelForKey("a", nil)
+		synctest.Wait()
+		require.ErrorContains(t, p.Shutdown(over(t)), " 1 operations are unanswered")
+		free()
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
 // A wait of Await ends with its purgatory's Shutdown, whatever blocks the callbacks of others.
 func TestADrainEndsWaitsBesideBlockedCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

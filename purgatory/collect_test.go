@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -253,6 +254,46 @@ func use(t *testing.T, p *stringPurgatory) {
 }
 
 // Tests that operations that have ended do not stay reachable while others go on.
+
+// A Close of many keys whose last callback blocks, and a walk that has run a batch of callbacks and whose next try blocks, keep
+// none of those that they have answered.
+func TestWhatBlocksKeepsNoAnsweredOperation(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+	g, n, last := newGate(), 0, 0
+	var all []weak.Pointer[op]
+	for key := range 50 {
+		o := &op{complete: func() {
+			if n++; n == 50 {
+				last = key
+				g.pass()
+			}
+		}}
+		submit(t, p, o, hour, key)
+		all = append(all, weak.Make(o))
+	}
+	wait := inBackground(func() { _ = p.Close() })
+	<-g.entered
+	gone(t, slices.Delete(all, last, last+1))
+	close(g.leave)
+	wait()
+
+	q := onManualClock[string](t)
+	var met atomic.Bool
+	g = newGate()
+	first := submittedWeakly(t, q, &met, purgatory.BatchSize, "a")
+	submit(t, q, &op{try: func() bool {
+		if met.Load() {
+			g.pass()
+		}
+		return false
+	}}, hour, "a")
+	met.Store(true)
+	wait = inBackground(func() { q.CheckAndComplete("a") })
+	<-g.entered
+	gone(t, first)
+	close(g.leave)
+	wait()
+}
 
 // The first callback of a check blocks. Operations that the check would have come to later, and that others end meanwhile, can be
 // collected.

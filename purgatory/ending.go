@@ -133,7 +133,7 @@ func (e *ending[K]) answer() (over bool) {
 		}
 		e.begun = 0
 		e.first = m.Unchain() // a later callback may block: it must not keep this operation in memory
-		e.visit.Answered++
+		e.visit.Answered()
 		if e.p.cfg.placeKept && m.Start() >= 0 { // it has waited, and so has a place
 			e.p.places.Add(-1)
 		}

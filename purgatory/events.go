@@ -20,8 +20,8 @@ const (
 	// EventUnchecked: an operation has expired to which no check had come: perhaps a CheckAndComplete is missing.
 	// Warn: operation (its type), key (its first), age.
 	EventUnchecked = "purgatory.expired.unchecked"
-	// EventStuck: a method of an operation has not returned for two seconds or longer, and then for twice as long as
-	// last logged. Warn: operation (its type, or that of another one under its key), key, elapsed.
+	// EventStuck: a method of an operation has not returned for two seconds or longer, or those that one call runs have not
+	// (see [Stats].BlockedFor), and then for twice as long as last logged. Warn: operation (its type, or that of another one under its key), key, elapsed.
 	EventStuck = "purgatory.callback.stuck"
 	// EventLate: an expired operation has been waiting for a worker for over a second: callbacks block the workers, or
 	// there are too few. Logged once a second. Warn: due (how many, at least), elapsed (of the first); see [Stats].Due.

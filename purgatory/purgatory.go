@@ -39,8 +39,8 @@ type Purgatory[K comparable] struct {
 // [ErrInvalidOption], because of an option or an empty name only: where these are constants, use [Must].
 //
 // All that wait for the same thing wait under one key. Where there is one such thing, as in a condition variable, K is
-// struct{}. Each shard keeps up to three keys, to report what blocks or has expired, until others take their place:
-// where keys are pointers, what they refer to stays in memory as long.
+// struct{}. Each shard keeps two keys, to report what has expired, until others take their place, and those under
+// which callbacks have run until the reaper, or Stats, looks: where keys are pointers, what they refer to stays in memory as long.
 //
 // Call Close or Shutdown when you no longer need it: the first operation with a timeout starts a goroutine, the reaper,
 // which runs until then; so do [WithTimer] and [WithLogger], in New.

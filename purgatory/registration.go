@@ -155,9 +155,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 			}
 			return p.refusal(kind, "%w", err)
 		}
-		if !p.reaping.off.Load() {
-			p.startReaper()
-		}
+		p.startReaper()
 	}
 	m.SetStart(now)
 	if !p.watchers.Watch(m, 0, first) {

@@ -35,7 +35,7 @@ type Stats struct {
 	Panics       int64 // panics in operations' methods and in other functions of the user's
 
 	Unchecked  int64 // have expired, and no check had come to them, nor was about to: perhaps a CheckAndComplete is missing
-	GaveUp     int64 // waits that their contexts have ended, and operations that Cancel has ended with an error of package context
+	GaveUp     int64 // waits that their contexts have ended, and operations that a call of Cancel itself has ended with an error of package context
 	PassedOver int64 // waits that were not tried because their contexts had ended
 
 	MaxPending       int64 // the bound of WithMaxPending; 0: none, or nobody may wait

@@ -41,8 +41,8 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // meanwhile causes another try, up to eight in a row; then a worker makes the next one. keys are copied before
 // TryComplete runs; one that is named twice counts as two.
 //
-// With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the next AdvanceClock).
-// [NoTimeout] never passes.
+// With a timeout of zero or less op expires at once, on a worker (on a manual clock: in the next AdvanceClock, or in the
+// one that is in progress). [NoTimeout] never passes.
 //
 // Errors:
 //

@@ -71,7 +71,7 @@ func (w *walk[K]) run() {
 		if w.batch.n > batchSize-len(w.ops) { // the goroutines that a herd of waits wakes run before more become runnable
 			yielded = sched.GiveWay(yielded)
 		}
-		w.batch.n = 0
+		w.batch.n, w.batch.last = 0, nil // a later try may block
 		on = w.Resume()
 	}
 	over = true

@@ -127,7 +127,9 @@ func unanswered(w *Watchers[int]) int { return int(totals(w).Unanswered) }
 
 // exit ends a visit, when the callbacks of so many operations have run.
 func exit(v *Visit[int], answered int) {
-	v.Answered = answered
+	for range answered {
+		v.Answered()
+	}
 	v.Exit()
 }
 

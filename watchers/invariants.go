@@ -12,7 +12,7 @@ func (s *shard[K]) assertLocked() {
 			n, last, ok := 0, l.First(), l.shard == s && l.Len() > 0
 			if l.queued {
 				s.all.queue.Lock() // it guards the links, also of its neighbours
-				ok = ok && l.behind.ahead == l
+				ok = ok && l.behind.ahead == l && l.asked.any && !l.walking
 				s.all.queue.Unlock()
 			}
 			for w := last; w != nil; last, w = w, l.Next(w) {

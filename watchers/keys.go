@@ -19,7 +19,6 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 	return func(yield func(Found[K]) bool) {
 		var all []Found[K]
 		for s := range w.shards() {
-			clear(all)
 			all = all[:0]
 			s.lock()
 			for _, l := range s.mu.keys.buckets {
@@ -34,7 +33,8 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 				}
 			}
 			s.mu.Unlock()
-			for _, f := range all {
+			for i, f := range all {
+				all[i].Machine = nil // the body may block: it must not keep what ends meanwhile
 				if !yield(f) {
 					return
 				}

@@ -19,7 +19,7 @@ type shard[K comparable] struct {
 
 		ended         [machine.NumOutcomes]int64 // operations, by outcome
 		tries, wasted int64                      // calls of TryComplete by checks, and how many of them returned false
-		signals       int64                      // calls of Signal
+		signals       int64                      // keys that were asked for without a walk
 		unchecked     int64                      // operations that have expired without a check
 
 		visit Visit[K] // the first one, and its next

@@ -45,11 +45,8 @@ func (w *Watchers[K]) Signalled() bool { return w.head() != nil }
 func (w *Watchers[K]) Take() (v *Visit[K], found bool) {
 	for l := w.head(); l != nil && !found; l = w.head() {
 		l.shard.lock()
-		if found = l.queued; found { // else another worker was faster
-			l.shard.unqueueLocked(l)
-			if l.asked.any && !l.walking {
-				v = l.beginLocked()
-			}
+		if found = l.queued; found { // else another goroutine was faster
+			v = l.beginLocked()
 		}
 		l.shard.mu.Unlock()
 	}

@@ -53,9 +53,6 @@ func (s *shard[K]) drainLocked() (n int) {
 
 // Purge takes out the stale watches.
 func (w *Watchers[K]) Purge() {
-	if w.stale.Load() == 0 {
-		return
-	}
 	for s := range w.shards() {
 		if s.stale.Load() != nil {
 			s.mu.Lock()

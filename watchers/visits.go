@@ -12,9 +12,8 @@ import (
 // an ending while it runs callbacks. A shard has them in a list, and uses them again. Its lock guards them; whoever has
 // taken one may use what is exported.
 type Visit[K comparable] struct {
-	Wait[K]      // its key, and of a walk the position up to which it goes
-	Place    int // in the list, from 1
-	Answered int // operations whose callbacks its goroutine has run, and which are not counted yet
+	Wait[K]     // its key, and of a walk the position up to which it goes
+	Place   int // in the list, from 1
 
 	Group machine.Group // Group[:N] is what a walk has read last
 	N     int           // 0: it has paused, or is over
@@ -73,15 +72,10 @@ func (w *Watchers[K]) Enter(at Wait[K], m *machine.Machine, passes bool) *Visit[
 }
 
 // Exit must be called when an ending's callbacks have run.
-func (v *Visit[K]) Exit() {
-	v.count()
-	v.taken.Store(false)
-}
+func (v *Visit[K]) Exit() { v.taken.Store(false) }
 
-func (v *Visit[K]) count() {
-	v.shard.answered.Add(int64(v.Answered))
-	v.Answered = 0
-}
+// Answered counts an operation whose callbacks have run.
+func (v *Visit[K]) Answered() { v.shard.answered.Add(1) }
 
 // Seen is an operation that a shard has seen, without a reference to it.
 type Seen[K comparable] struct {

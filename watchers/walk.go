@@ -53,6 +53,9 @@ func (w *Watchers[K]) Ask(at Wait[K], walk bool) (v *Visit[K], awaited bool) {
 
 // beginLocked returns nil if there is nobody to try.
 func (l *keyList[K]) beginLocked() *Visit[K] {
+	if l.queued { // the walk does what was asked for
+		l.shard.unqueueLocked(l)
+	}
 	l.walking = true
 	v := l.shard.enterLocked(l.key, l.hash)
 	v.list, v.again = l, 0
@@ -121,7 +124,6 @@ func (v *Visit[K]) Resume() (on bool) {
 		}
 		s.mu.Unlock()
 	}
-	v.count()
 	if on = v.N > 0; !on {
 		v.list = nil
 		v.taken.Store(false) // from here on it may be another goroutine's

@@ -6,8 +6,8 @@
 // An operation counts as accepted in the shard of its first key, and as ended in the shard in which it ends;
 // only the sums have a meaning. A key leaves the map when no operation waits for it.
 //
-// A shard's lock is held for a bounded part of a walk; longer when a hash table grows or shrinks, and for an insertion
-// into the middle of a long ordered list.
+// A shard's lock is held for a bounded part of a walk; longer when a hash table grows or shrinks, for an insertion
+// into the middle of a long ordered list, while Each looks at its keys, and where an operation with many keys ends.
 package watchers
 
 import (
