@@ -345,6 +345,27 @@ var observers = map[string]func() observed{
 			},
 		}
 	},
+	// One that ends meanwhile is shown as it was, or not at all; what was due at its end may have left the timer.
+	"page of what ends": func() observed {
+		e := newEnv(2, []bool{true, false}, false, 0)
+		must(e.register(e.op))
+		var shown []purgatory.OperationReport
+		return observed{
+			map[string]func(){
+				"check": func() { check(0)(e) }, "force": func() { force(e) }, "cancel": func() { cancel(e) }, "cancelkey": func() { cancelForKey(e) },
+				"expire": func() { expire(e) }, "close": func() { _ = e.p.Close() },
+			},
+			func() bool { shown = e.p.Inspect(2).Oldest; return true },
+			func() error {
+				for _, o := range shown {
+					if len(shown) > 1 || o.Keys != 2 || o.Age < 0 || o.Left != purgatory.NoTimeout && o.Age+o.Left != timeout {
+						return fmt.Errorf("%+v", shown)
+					}
+				}
+				return nil
+			},
+		}
+	},
 	// What is part of a number is never more than that.
 	"hint of a runner": func() observed {
 		p, _ := lightPurgatory()
