@@ -5,6 +5,7 @@ package interleave
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/delayedop/purgatory/proof/explore"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
+	"github.com/delayedop/purgatory/watermark"
 )
 
 // brittle is a context that panics when it is asked why it has ended.
@@ -105,5 +107,45 @@ func TestAChannelIsUsedAgain(t *testing.T) {
 				return err
 			}
 		})
+	}
+}
+
+// Two wait for one position of a watermark, the second perhaps with what the first has left, while something ends the first. Whoever is to
+// be told of the end is told, and of no other.
+func TestACrowdIsUsedAgain(t *testing.T) {
+	for _, timed := range []bool{false, true} {
+		for _, end := range []string{"clock", "context", "cancel for key"} {
+			exploreOne(t, fmt.Sprintf("crowd+crowd/%s/timed=%v", strings.ReplaceAll(end, " ", "-"), timed), min(*tripleBound, 1), func(spawn func(string, func())) func() error {
+				p, clock := lightPurgatory()
+				w := watermark.New(p, 1, 0)
+				ctx, cancel := context.WithCancelCause(context.Background())
+				first, second := timeout, 100*timeout
+				if !timed {
+					first, second = purgatory.NoTimeout, purgatory.NoTimeout
+				}
+				var errs [2]error
+				spawn("first", func() { errs[0] = w.Await(ctx, first, 6) })
+				spawn("second", func() { errs[1] = w.Await(context.Background(), second, 6) })
+				spawn(end, func() {
+					switch end {
+					case "clock":
+						clock.AdvanceClock(timeout)
+					case "context":
+						sched.Yield()
+						cancel(errCause)
+					default:
+						p.CancelForKey(1, errCause)
+					}
+				})
+				spawn("rises", func() { w.Advance(7) })
+				return func() error {
+					wrong := errs[1] != nil && end != "cancel for key" || errs[0] != nil && !errors.Is(errs[0], errCause) && !errors.Is(errs[0], purgatory.ErrExpired)
+					if wrong || w.Waiting() > 0 || clock.Pending() > 0 || p.NumDelayed() > 0 {
+						return fmt.Errorf("%v; %d wait, %d entries, %d operations", errs, w.Waiting(), clock.Pending(), p.NumDelayed())
+					}
+					return nil
+				}
+			})
+		}
 	}
 }
