@@ -117,6 +117,16 @@ func blocked(w *Watchers[int], now, stalled time.Duration) Seen[int] {
 	return w.Totals(stalled * time.Second).Blocked
 }
 
+// One that has come during a stall is not taken for one that will come.
+func TestAStallIsNoLongerThanWhatItMeets(t *testing.T) {
+	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 4})
+	w.shard(0)
+	w.Enter(Wait[int]{8, 0, 0}, newOp(1), false)
+	assert.Zero(t, blocked(w, 1, 0).For)
+	assert.Zero(t, blocked(w, 3, 9).For)
+	assert.Equal(t, 2*time.Second, blocked(w, 5, 0).For)
+}
+
 // A callback that does not return is seen, and named, whatever else begins and returns in its shard.
 func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 4})

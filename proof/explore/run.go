@@ -38,6 +38,7 @@ type run struct {
 
 	points  int // in main
 	quiet   int // points outside
+	resumed int // how often a thread has been let run
 	moves   []move
 	failure error
 	record  bool
@@ -91,6 +92,13 @@ func Settle() {
 	}, false)
 }
 
+// Alone calls f, and reports whether no other goroutine has run meanwhile.
+func Alone(f func()) bool {
+	before := active.resumed
+	f()
+	return active.resumed == before
+}
+
 // runUntil runs threads until the given one has ended, or all have, or the run has failed.
 func (s *run) runUntil(last *thread) {
 	if last != nil {
@@ -99,6 +107,7 @@ func (s *run) runUntil(last *thread) {
 	for s.next != nil && s.failure == nil && (last == nil || !last.ended) {
 		t := s.next
 		s.current, s.next = t, nil
+		s.resumed++
 		t.resume()
 		s.current = nil
 		if t.ended {

@@ -3,6 +3,7 @@
 package interleave
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -132,7 +133,7 @@ func (o *op) OnComplete() {
 	if o.outcome == operation.Pending {
 		o.e.fail("OnComplete of an operation without an outcome")
 	}
-	if o.outcome == operation.Cancelled && !errors.Is(o.Cause(), errCause) {
+	if o.outcome == operation.Cancelled && !errors.Is(o.Cause(), errCause) && !errors.Is(o.Cause(), context.Canceled) {
 		o.e.fail("cancelled with cause %v", o.Cause())
 	}
 	o.calling = false

@@ -133,9 +133,9 @@ func exploreOne(t *testing.T, name string, bound int, setup func(spawn func(stri
 
 func verbs(keys int) []verb {
 	if keys == 1 {
-		return []verb{vRegister, vCheck, vSignal, vForce, vCancel, vForKey, vExpire, vExtend, vClose, vPurge}
+		return []verb{vRegister, vCheck, vSignal, vForce, vCancel, vForKey, vExpire, vExtend, vClose, vPurge, vObserve}
 	}
-	return []verb{vRegister, vCheck, vCheck2, vSignal, vSignal2, vBoth, vForce, vCancel, vForKey, vExpire, vExtend, vClose, vPurge}
+	return []verb{vRegister, vCheck, vCheck2, vSignal, vSignal2, vBoth, vForce, vCancel, vForKey, vExpire, vExtend, vClose, vPurge, vObserve}
 }
 
 func TestPairs(t *testing.T) {

@@ -36,6 +36,8 @@ func (e *env) rest() {
 	}
 	if s := e.p.Stats(); s.Pending != pending || s.Watched != watched {
 		e.fail("%d pending, %d watched; have to be %d and %d", s.Pending, s.Watched, pending, watched)
+	} else if n := int64(e.ended["cancel"]); s.GaveUp != n {
+		e.fail("%d calls of Cancel have ended something, %d have given up", n, s.GaveUp)
 	}
 	if err := e.p.Close(); err != nil { // ends the pending operations
 		e.fail("close: %v", err)

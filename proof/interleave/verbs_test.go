@@ -100,7 +100,7 @@ func force(e *env) {
 func cancel(e *env) {
 	sched.Yield()
 	e.op.mustEnd = e.op.mustEnd || e.tried()
-	if e.p.Cancel(e.op, errCause) {
+	if e.p.Cancel(e.op, context.Canceled) { // as of a client that gives up
 		e.count("cancel", 1)
 	}
 }
@@ -237,6 +237,7 @@ var (
 	vExtend    = verb{"extend", -1, extend}
 	vClose     = verb{"close", -1, closeAll}
 	vPurge     = verb{"purge", -1, purge}
+	vObserve   = verb{"observe", -1, observe}
 	vCheck2    = verb{"check2", 1, check(1)}
 	vSignal2   = verb{"signal2", 1, signal(1)}
 	vBoth      = verb{"both", 1, signalBoth}
