@@ -15,7 +15,7 @@ type Operation interface {
 	// TryComplete reports whether the condition is met now. It may record results for OnComplete. It runs often, and must
 	// not block: meanwhile nobody tries the other operations of the key. A panic and runtime.Goexit count as false.
 	//
-	// A check tries up to 128 operations of a key before it calls the first OnComplete. One that takes something here
+	// A check ends up to 128 operations of a key before it calls the first OnComplete. One that takes something here
 	// gives it back in OnComplete, or where TryCompleteElseWatch returns an error: the purgatory may close after a
 	// TryComplete that has returned true. For items that are handed to those who wait, see package queue.
 	TryComplete() bool

@@ -72,7 +72,7 @@ func (p *Purgatory[K]) TryCompleteElseWatchAt(op operation.Operation, timeout ti
 //
 // It tries the operations of a key in the order in which they were registered; those that wait for a position come
 // after the others, in order of position. Callbacks run on this goroutine, after up to 128 operations of a key have
-// been tried. If you hold a lock that an operation's method takes, use [Purgatory.Signal].
+// ended. If you hold a lock that an operation's method takes, use [Purgatory.Signal].
 //
 // One goroutine at a time tries the operations of a key. Beside another one, as inside a TryComplete of the key,
 // CheckAndComplete leaves a mark, counts none of them, and may return before they are tried: that goroutine goes over

@@ -44,8 +44,8 @@ type Wait[K comparable] struct {
 
 // Watch links the i-th watch of m, which the caller holds, under the key of at: in order of position, then of arrival.
 // With the first one, m counts as accepted, or Watch returns false: when Config.Closed is true, or beyond
-// Config.KeyLimit. Whoever sets Closed and then takes the shard's lock finds every operation that it has accepted: a
-// registration has linked its own before, with that lock held, or takes the lock later, and reads Closed.
+// Config.KeyLimit. Whoever sets Closed and then takes the shard's lock finds every operation that the shard
+// accepts: a registration has linked its own before, or takes the lock later, and reads Closed.
 func (w *Watchers[K]) Watch(m *machine.Machine, i int, at *Wait[K]) (ok bool) {
 	s := w.used(at.Hash) // shard and lock as they are, which the compiler does not inline
 	if s == nil {

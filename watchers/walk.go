@@ -231,7 +231,7 @@ func (w *Watchers[K]) LastExpiries() (checked, unchecked []Seen[K]) {
 
 // Claim calls claim, with the shard's lock held, for the operations that wait for the key of at, until out is full of
 // those for which it returned true. These leave their lists. It returns their number: if out is not full, it has come
-// to all. Somebody has waited for the key.
+// to all. The shard of the key has been used.
 func (w *Watchers[K]) Claim(at Wait[K], claim func(*machine.Machine) bool, out []*machine.Machine) (n int) {
 	s, others := w.used(at.Hash), false
 	s.lock()

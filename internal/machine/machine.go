@@ -29,8 +29,8 @@ import (
 //     visible.
 //  3. If Acquire finds a holder, it sets again with a compare-and-swap on the word that says busy, so the
 //     holder has not let go.
-//  4. The only way to let go is Release, a compare-and-swap from a word without a mark. It fails after 3, and
-//     the holder tries again. (A flag beside a lock fails here: KAFKA-8334.)
+//  4. The only way to let go is Release, a compare-and-swap. It fails after 3: the holder tries again, or clears
+//     the mark as it lets go, and has a walk try. (A flag beside a lock fails here: KAFKA-8334.)
 //
 // An operation ends once: only the holder ends it, there is one holder at a time, and no transition leads out
 // of ended.
