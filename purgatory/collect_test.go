@@ -70,18 +70,23 @@ func gone(t *testing.T, all []weak.Pointer[op]) {
 }
 
 func TestAnEndedOperationCanBeCollected(t *testing.T) {
-	ends := map[string]func(p *stringPurgatory, met *atomic.Bool){
-		"check":  func(p *stringPurgatory, met *atomic.Bool) { met.Store(true); p.CheckAndComplete("a") },
-		"cancel": func(p *stringPurgatory, _ *atomic.Bool) { p.CancelForKey("b", errGone) },
-		"expire": func(p *stringPurgatory, _ *atomic.Bool) { p.AdvanceClock(time.Minute) },
-		"close":  func(p *stringPurgatory, _ *atomic.Bool) { _ = p.Close() },
+	ends := map[string]func(p *stringPurgatory, met *atomic.Bool, all []weak.Pointer[op]){
+		"check": func(p *stringPurgatory, met *atomic.Bool, _ []weak.Pointer[op]) {
+			met.Store(true)
+			p.CheckAndComplete("a")
+		},
+		"all of it": func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { p.CancelForKey("b", errGone) },
+		"cancel":    func(p *stringPurgatory, _ *atomic.Bool, all []weak.Pointer[op]) { cancelAll(p, all) },
+		"force":     func(p *stringPurgatory, _ *atomic.Bool, all []weak.Pointer[op]) { forceAll(t, p, all) },
+		"expire":    func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { p.AdvanceClock(time.Minute) },
+		"close":     func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { _ = p.Close() },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			p := onManualClock[string](t)
 			var met atomic.Bool
 			all := submittedWeakly(t, p, &met, 300, "a", "b", "c")
-			end(p, &met)
+			end(p, &met, all)
 			empty(t, p)
 			gone(t, all)
 			runtime.KeepAlive(p)
@@ -90,25 +95,10 @@ func TestAnEndedOperationCanBeCollected(t *testing.T) {
 }
 
 //go:noinline
-func forcedWeakly(t *testing.T, p *stringPurgatory) (all []weak.Pointer[op]) {
-	t.Helper()
-	for i := range 10 {
-		o := submitted(t, p, "a", "b")
-		all = append(all, weak.Make(o))
-		if i%2 == 0 {
-			p.ForceComplete(o)
-		} else {
-			p.Cancel(o, errGone)
-		}
+func cancelAll(p *stringPurgatory, all []weak.Pointer[op]) {
+	for _, w := range all {
+		p.Cancel(w.Value(), errGone)
 	}
-	return all
-}
-
-func TestAForcedOperationCanBeCollectedBeforeItsTimeout(t *testing.T) {
-	p := onManualClock[string](t)
-	all := forcedWeakly(t, p) // long before its timeout
-	gone(t, all)
-	empty(t, p)
 }
 
 //go:noinline
