@@ -129,7 +129,7 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 		}
 		now := h.timer().Here()
 		err = h.timer().AddAt(&h.task, now, Deadline(now, d))
-		if !errors.Is(err, ErrScheduled) {
+		if !errors.Is(err, errScheduled) {
 			return false, err
 		}
 		// Another Reset has scheduled the entry: extend it.

@@ -166,7 +166,7 @@ func TestANewEntryThatTwoAddEveryInterleaving(t *testing.T) {
 			spawn(fmt.Sprint("adder", i), func() { errs[i] = timer.AddAt(&tt.TaskEntry, 0, time.Hour) })
 		}
 		return func() error {
-			if errs != [2]error{nil, ErrScheduled} && errs != [2]error{ErrScheduled, nil} {
+			if errs != [2]error{nil, errScheduled} && errs != [2]error{errScheduled, nil} {
 				return fmt.Errorf("%v", errs)
 			}
 			return nil

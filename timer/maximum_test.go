@@ -26,7 +26,7 @@ func TestARefusedEntryTakesNoPlace(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					assert.ErrorIs(t, m.AddAt(&scheduled.TaskEntry, 0, time.Hour), ErrScheduled)
+					assert.ErrorIs(t, m.AddAt(&scheduled.TaskEntry, 0, time.Hour), errScheduled)
 				}
 			}
 		})

@@ -12,8 +12,8 @@ import (
 // now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
 // no task.
 //
-// Errors, after which nothing is scheduled: [ErrInvalid] (it is bound to no task), [ErrScheduled] (in this timer or
-// another one), [ErrFull], [ErrStopped].
+// Errors, after which nothing changes: [ErrInvalid] (task is bound to no [Task], or is scheduled already, here or in
+// another timer), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	if uint64(now) > uint64(decade) {
 		t.check()
@@ -83,7 +83,7 @@ func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	case t.stopped.Load():
 		return ErrStopped
 	case e.Linked():
-		return ErrScheduled
+		return errScheduled
 	case t.maxPending > 0 && !bounded.Increment(&t.pending, t.maxPending):
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
@@ -116,7 +116,7 @@ func (t *store) adopt(e *TaskEntry) error {
 	}
 	defer s.mu.Unlock()
 	if owner != t && e.entry.Linked() {
-		return fmt.Errorf("%w, in another timer", ErrScheduled)
+		return fmt.Errorf("%w, in another timer", errScheduled)
 	}
 	e.owner.Store(t)
 	return nil

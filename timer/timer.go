@@ -2,6 +2,7 @@ package timer
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -29,10 +30,11 @@ func EntriesOf(t Timer) *Entries { return t.core() }
 
 // Errors of this package, for [errors.Is].
 var (
-	ErrInvalid   = errors.New("timer: invalid argument")
-	ErrStopped   = errors.New("timer: stopped")
-	ErrFull      = errors.New("timer: too many pending entries")
-	ErrScheduled = errors.New("timer: entry is scheduled already")
+	ErrInvalid = errors.New("timer: invalid argument")
+	ErrStopped = errors.New("timer: stopped")
+	ErrFull    = errors.New("timer: too many pending entries")
+
+	errScheduled = fmt.Errorf("%w: the entry is scheduled already", ErrInvalid)
 )
 
 // Never is the latest deadline. No clock reaches it.

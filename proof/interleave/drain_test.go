@@ -59,7 +59,7 @@ func (s *stopped) add(c *counted, deadline time.Duration) {
 		s.err = errors.New("added after Stop has returned")
 	case err == nil:
 		c.added++
-	case !errors.Is(err, timer.ErrStopped) && !errors.Is(err, timer.ErrScheduled):
+	case !errors.Is(err, timer.ErrStopped) && !errors.Is(err, timer.ErrInvalid):
 		s.err = err
 	}
 }

@@ -284,7 +284,7 @@ func (r *timed) accepts(err error, scheduled bool) bool {
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, timer.ErrFull) && r.maxPending > 0, errors.Is(err, timer.ErrStopped) && r.stopping, errors.Is(err, timer.ErrScheduled) && scheduled:
+	case errors.Is(err, timer.ErrFull) && r.maxPending > 0, errors.Is(err, timer.ErrStopped) && r.stopping, errors.Is(err, timer.ErrInvalid) && scheduled:
 	default:
 		r.fault("refused: %v", err)
 	}
