@@ -69,9 +69,9 @@ func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 	t.count()
 	planned := Never // when this goroutine was to flush
 	for {
-		now := t.clock.Now()
+		now := t.clock.read()
 		planned = min(planned, time.Duration(t.next()))
-		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.Now() { // a stall, perhaps after another one
+		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.read() { // a stall, perhaps after another one
 			planned = now + t.grace
 			if t.sleeper.Sleep(t.grace, nil, stop, t.ended) == sched.Stopped {
 				return false
@@ -83,7 +83,7 @@ func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 		until := min(t.nextWake(), int64(deadline))
 		t.overdue.Store(t.late(until))
 		planned = time.Duration(until)
-		t.sleeper.Sleep(time.Duration(until)-t.clock.Now(), t.wakeup, stop, t.ended)
+		t.sleeper.Sleep(time.Duration(until)-t.clock.read(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
 		if sched.Closed(stop) || sched.Closed(t.ended) {
 			return false

@@ -25,7 +25,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 			t.release(s, at)
 		}
 		if more { // it takes long, and others have expired meanwhile
-			now = t.clock.Now()
+			now = t.clock.read()
 		}
 	}
 	return due
@@ -84,7 +84,7 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
 		e := s.mu.due.First()
 		if i == 0 && e.At > s.mu.reached {
-			s.mu.reached = max(int64(t.clock.Now()), 1) // 1 ns is the deadline of what is due at 0
+			s.mu.reached = max(int64(t.clock.read()), 1) // 1 ns is the deadline of what is due at 0
 		}
 		if e.At <= s.mu.reached {
 			t.removeLocked(s, e)
@@ -117,7 +117,7 @@ func (t *store) readyShard() *shard {
 // Due returns how many entries have expired and wait for a worker, and since when the first does: lower bounds,
 // from up to 128 entries of each shard.
 func (t *store) Due() (n int, oldest time.Duration) {
-	now := max(t.clock.Now(), 1) // as in popLocked
+	now := max(t.clock.read(), 1) // as in popLocked
 	for s := range t.made {
 		s.mu.Lock()
 		seen := 0

@@ -81,7 +81,7 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 // 1 ns for time 0.
 func (h *Handle) again(due time.Duration) {
 	t, e := h.timer(), &h.task.entry
-	now := t.clock.Now()
+	now := t.clock.read()
 	if due == 1 && h.period > 1 {
 		due = 0
 	}

@@ -36,9 +36,7 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 
 func (t *ManualTimer) need(int64) {}
 
-// Now returns how far the clock has moved: in a task, to the first tick at or after the deadline, or to the time
-// of a later addition.
-func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
+func (t *ManualTimer) read() time.Duration { return time.Duration(t.now.Load()) }
 
 func (t *ManualTimer) advance(stop <-chan struct{}, d time.Duration) (ran bool) {
 	if d < 0 {
@@ -70,7 +68,7 @@ func (t *ManualTimer) move() (ran bool) {
 		if arrived = t.step(); arrived {
 			return ran
 		}
-		t.flush(t.Now())
+		t.flush(t.read())
 	}
 }
 

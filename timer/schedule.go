@@ -243,7 +243,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	default: // an operation's that was never added
 		t.countLocked(s)
 	}
-	t.insert(s, e, t.clock.Now(), deadline)
+	t.insert(s, e, t.clock.read(), deadline)
 	return true
 }
 

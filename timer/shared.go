@@ -35,6 +35,6 @@ func (t *SystemTimer) driveOnce() {
 	t.driving.Lock()
 	defer t.driving.Unlock()
 	t.overdue.Store(never)
-	t.flush(t.Now())
+	t.flush(t.read())
 	t.overdue.Store(t.late(t.nextWake()))
 }

@@ -46,8 +46,8 @@ type store struct {
 
 // clock is what a store needs of its timer.
 type clock interface {
-	Now() time.Duration // is called with a shard's lock held, too
-	need(at int64)      // 0: an entry is due; otherwise one is due then, before wake
+	read() time.Duration // is called with a shard's lock held, too
+	need(at int64)       // 0: an entry is due; otherwise one is due then, before wake
 	advance(stop <-chan struct{}, d time.Duration) bool
 }
 
@@ -69,9 +69,16 @@ func (t *store) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 	return t.clock.advance(stop, d)
 }
 
-// Here is Now that panics on the other side of a bubble's border: see [SystemTimer.Now].
+// Now returns the time since the timer's start: of a [ManualTimer], how far its clock has moved, which is in a task to the
+// first tick at or after the deadline, or to the time of a later addition.
+//
+// A [SystemTimer] is used on that side of the border of a testing/synctest bubble where it was made. On the other, what adds
+// or extends an entry, AdvanceClock and Here panic.
+func (t *store) Now() time.Duration { return t.clock.read() }
+
+// Here is Now that panics on the other side of a bubble's border.
 func (t *store) Here() time.Duration {
-	now := t.clock.Now()
+	now := t.clock.read()
 	if uint64(now) > uint64(decade) {
 		t.check()
 	}
@@ -128,7 +135,8 @@ func (t *store) made(yield func(*shard) bool) {
 	}
 }
 
-func (t *store) core() *store { return t }
+// Entries implements [Timer].
+func (t *store) Entries() *Entries { return t }
 
 // Pending returns the number of scheduled entries that no worker has claimed.
 func (t *store) Pending() (n int) {

@@ -66,7 +66,7 @@ type expiries SystemTimer
 
 func (e *expiries) Work() (ran bool) {
 	if e.called.Load() && e.called.Swap(false) && !e.standing.Swap(true) {
-		e.flush(e.clock.Now())
+		e.flush(e.clock.read())
 		e.standing.Store(false)
 	}
 	return e.runDue()
@@ -74,9 +74,7 @@ func (e *expiries) Work() (ran bool) {
 
 func (e *expiries) Queued() bool { return e.anyReady() || e.called.Load() }
 
-// Now returns the time since the timer's start. A timer is used on that side of the border of a testing/synctest
-// bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
-func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
+func (t *SystemTimer) read() time.Duration { return sched.Since(t.base) }
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
 func (t *SystemTimer) Start() {

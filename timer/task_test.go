@@ -61,8 +61,8 @@ func newManual(t testing.TB, opts ...Option) *ManualTimer {
 // addIn schedules tt to expire d from now.
 func addIn(t testing.TB, timer Timer, tt *testTask, d time.Duration) {
 	t.Helper()
-	now := timer.Now()
-	require.NoError(t, timer.AddAt(&tt.TaskEntry, now, Deadline(now, d)))
+	now := timer.(clock).read()
+	require.NoError(t, timer.Entries().AddAt(&tt.TaskEntry, now, Deadline(now, d)))
 }
 
 func TestDeadlineSaturates(t *testing.T) {

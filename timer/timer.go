@@ -7,26 +7,18 @@ import (
 	"time"
 )
 
-// Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use. No method
-// blocks.
+// Timer is a [SystemTimer] or a [ManualTimer]. It is safe for concurrent use.
 type Timer interface {
 	// Now returns the time since the timer's start.
 	Now() time.Duration
 
-	// AddAt and Cancel schedule and cancel an entry.
-	AddAt(task *TaskEntry, now, deadline time.Duration) error
-	Cancel(task *TaskEntry) bool
-
-	// core keeps other packages from implementing Timer.
-	core() *store
+	// Entries returns what has the other methods.
+	Entries() *Entries
 }
 
-// Entries has the methods of a Timer on entries, for package purgatory: arguments of calls through an interface
-// would be allocated.
+// Entries has the methods of a [ManualTimer], which a [SystemTimer] has, too. It is no interface: arguments of calls
+// through one would be allocated.
 type Entries = store
-
-// EntriesOf returns the entries of t.
-func EntriesOf(t Timer) *Entries { return t.core() }
 
 // Errors of this package, for [errors.Is].
 var (

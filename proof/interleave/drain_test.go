@@ -23,6 +23,8 @@ import (
 type stopped struct {
 	timer interface {
 		timer.Timer
+		AddAt(e *timer.TaskEntry, now, deadline time.Duration) error
+		Cancel(e *timer.TaskEntry) bool
 		AdvanceClock(d time.Duration) bool
 		AfterFunc(d time.Duration, f func()) (*timer.Handle, error)
 		Extend(e *timer.TaskEntry, deadline time.Duration) bool

@@ -223,7 +223,13 @@ func addAndExpire(n int) {
 	}
 }
 
-func add(t timer.Timer, e *timer.TaskEntry, d time.Duration) {
+// adder is either timer.
+type adder interface {
+	Now() time.Duration
+	AddAt(e *timer.TaskEntry, now, deadline time.Duration) error
+}
+
+func add(t adder, e *timer.TaskEntry, d time.Duration) {
 	now := t.Now()
 	if err := t.AddAt(e, now, now+d); err != nil {
 		panic(err)
