@@ -21,11 +21,11 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	}
 	e := &task.entry
 	s := t.shardOf(e)
-	if s == nil {
+	if s == nil { // as in lock, which is not inlined
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
+	if e.Linked() || t.maxPending != 0 || t.stopped.Load() || !t.owns(e) { // rare
 		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
@@ -111,28 +111,21 @@ func (t *store) adopt(e *TaskEntry) error {
 	}
 	owner := e.owner.Load()
 	s := owner.lock(&e.entry)
-	if s == nil { // a third timer has adopted it
-		return nil
-	}
 	defer s.mu.Unlock()
-	if owner != t && e.entry.Linked() {
+	if owner != t && owner.owns(&e.entry) && e.entry.Linked() {
 		return fmt.Errorf("%w, in another timer", errScheduled)
 	}
-	e.owner.Store(t)
+	e.owner.CompareAndSwap(owner, t) // fails if a third timer has adopted it: then t tries again
 	return nil
 }
 
-// lock returns e's shard, locked; nil if t does not own e.
+// lock returns e's shard, locked: that guards e if t owns e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
 	if s == nil {
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if !t.owns(e) {
-		s.mu.Unlock()
-		return nil
-	}
 	return s
 }
 
@@ -163,7 +156,7 @@ func (t *store) release(s *shard, at int64) {
 func (t *store) Cancel(task *TaskEntry) bool {
 	e := &task.entry
 	s := t.shardOf(e)
-	if s == nil {
+	if s == nil { // likewise
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
@@ -176,13 +169,13 @@ func (t *store) Cancel(task *TaskEntry) bool {
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
-		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
+		if i%chunk == 0 || s != t.shardOf(&task.entry) {
 			if s != nil {
 				s.mu.Unlock()
 			}
 			s = t.lock(&task.entry)
 		}
-		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
+		if t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++
 		}
 	}
@@ -227,17 +220,15 @@ func (t *store) removeLocked(s *shard, e *entry.Entry) {
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
-	if s == nil {
-		return false
-	}
+	linked := t.owns(e) && e.Linked()
 	switch to := within(deadline); {
-	case e.Linked() && to-e.At >= s.tick:
+	case linked && to-e.At >= s.tick:
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.Linked(): // the new deadline, too, may have passed
+	case linked: // the new deadline, too, may have passed
 		e.Unlink()
-	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
+	case !e.OfOperation() || e.At != 0 || t.stopped.Load():
 		s.mu.Unlock()
 		return false
 	default: // an operation's that was never added
@@ -251,9 +242,9 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 // timer's.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
-	if s == nil {
+	defer s.mu.Unlock()
+	if !t.owns(&task.entry) {
 		return 0
 	}
-	defer s.mu.Unlock()
 	return task.entry.Deadline()
 }
