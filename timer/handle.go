@@ -28,12 +28,10 @@ func handleOf(e *TaskEntry) *Handle { return (*Handle)(unsafe.Pointer(e)) }
 func (f function) RunTask(e *TaskEntry) {
 	h := handleOf(e)
 	if h.period != 0 {
-		due := h.timer().DeadlineOf(e)
-		if due == 0 { // it was stopped after a worker had claimed e
+		if h.Cancelled() { // after a worker had claimed e
 			return
 		}
-		// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
-		defer h.again(due)
+		defer h.again() // also after a panic, or runtime.Goexit
 	}
 	f()
 }
@@ -77,23 +75,22 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 	return h, nil
 }
 
-// again schedules the run after the one that was due then, unless h or its timer was stopped meanwhile. An entry has
-// 1 ns for time 0.
-func (h *Handle) again(due time.Duration) {
+// again schedules the next run, unless h or its timer was stopped meanwhile.
+func (h *Handle) again() {
 	t, e := h.timer(), &h.task.entry
 	now := t.clock.read()
-	if due == 1 && h.period > 1 {
-		due = 0
-	}
-	next := Deadline(due, h.period)
-	if h.period < 0 {
-		next = Deadline(now, -h.period)
-	}
 	s := t.lock(e)
 	if t.stopped.Load() || e.At == entry.ExpiredBit {
 		e.At = entry.ExpiredBit
 		s.mu.Unlock()
 		return
+	}
+	next := Deadline(now, -h.period)
+	if due := e.Deadline(); h.period > 0 {
+		if due == 1 && h.period > 1 { // an entry has 1 ns for time 0
+			due = 0
+		}
+		next = Deadline(due, h.period)
 	}
 	t.countLocked(s)
 	t.insert(s, e, now, next)

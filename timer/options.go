@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -77,8 +78,9 @@ func (c *config) rule(ok bool, name string, value any, allowed string) {
 	}
 }
 
-func (c *config) configure(shards int, opts []Option) error {
-	*c = config{
+// init applies the options. With an error, t is of no use.
+func (t *store) init(shards int, opts []Option, c clock) error {
+	t.config = config{
 		tick:       int64(time.Millisecond),
 		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
@@ -88,16 +90,20 @@ func (c *config) configure(shards int, opts []Option) error {
 		if o == nil {
 			return fmt.Errorf("%w: a nil Option", ErrInvalid)
 		}
-		o(c)
+		o(&t.config)
 	}
-	c.rule(c.tick >= 1, "tick", time.Duration(c.tick), "at least 1ns")
-	c.rule(2 <= c.wheelSize && c.wheelSize <= maxWheelSize, "wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	c.rule(0 < c.shardCount && c.shardCount <= maxShards && c.shardCount&(c.shardCount-1) == 0, "number of shards", c.shardCount, "a power of two from 1 to 256")
-	c.rule(c.workers >= 1, "number of workers", c.workers, "at least 1")
-	c.rule(c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)")
-	c.rule(c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)")
-	if c.panicked == nil {
-		c.panicked = (&observe.Records{Purgatory: "timer"}).Panicked
+	t.rule(t.tick >= 1, "tick", time.Duration(t.tick), "at least 1ns")
+	t.rule(2 <= t.wheelSize && t.wheelSize <= maxWheelSize, "wheel size", t.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
+	t.rule(0 < t.shardCount && t.shardCount <= maxShards && t.shardCount&(t.shardCount-1) == 0, "number of shards", t.shardCount, "a power of two from 1 to 256")
+	t.rule(t.workers >= 1, "number of workers", t.workers, "at least 1")
+	t.rule(t.maxPending >= 0, "maximum of pending entries", t.maxPending, "at least 0 (no bound)")
+	t.rule(t.grace >= 0, "grace after a stall", t.grace, "at least 0 (none)")
+	if t.panicked == nil {
+		t.panicked = (&observe.Records{Purgatory: "timer"}).Panicked
 	}
-	return c.err
+	t.clock = c
+	t.shards = make([]atomic.Pointer[shard], max(t.shardCount, 0))
+	t.wake.Store(1)
+	t.overdue.Store(never)
+	return t.err
 }

@@ -96,17 +96,6 @@ func (t *store) check() {
 	}
 }
 
-func (t *store) init(shards int, opts []Option, c clock) error {
-	if err := t.configure(shards, opts); err != nil {
-		return err
-	}
-	t.clock = c
-	t.shards = make([]atomic.Pointer[shard], t.shardCount)
-	t.wake.Store(1)
-	t.overdue.Store(never)
-	return nil
-}
-
 const maxShards = 256 // an entry has eight bits for its shard
 
 // defaultShards returns eight for each processor, rounded up: see docs/internals/decisions.md#shards.
@@ -164,12 +153,11 @@ func (t *store) Stop() (unfired []any) {
 				if e.OfOperation() {
 					continue
 				}
-				task := taskEntry(e)
-				if _, ok := task.bound.(function); ok {
-					unfired = append(unfired, handleOf(task))
-				} else {
-					unfired = append(unfired, task.bound)
+				task := any(taskEntry(e).bound)
+				if _, ok := task.(function); ok {
+					task = handleOf(taskEntry(e))
 				}
+				unfired = append(unfired, task)
 			}
 		}
 		t.release(s, never)

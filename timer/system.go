@@ -78,14 +78,13 @@ func (t *SystemTimer) read() time.Duration { return sched.Since(t.base) }
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
 func (t *SystemTimer) Start() {
-	if t.started.Swap(true) {
-		return
+	if !t.started.Swap(true) {
+		sched.Go(func() {
+			for !t.stopped.Load() {
+				t.AdvanceClock(time.Hour)
+			}
+		})
 	}
-	sched.Go(func() {
-		for !t.stopped.Load() {
-			t.AdvanceClock(time.Hour)
-		}
-	})
 }
 
 // Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each

@@ -93,10 +93,7 @@ func (w *timingWheel) grow() {
 func (w *timingWheel) next() (bucket *entry.List, first int64, l int) {
 	now, span := w.now, int64(1)
 	for l := range w.levels {
-		above := now >> w.shift
-		if w.shift == 0 {
-			above = now / w.size
-		}
+		above := now / w.size
 		lv := &w.levels[l]
 		for i := (now - above*w.size) >> 6; i < int64(len(lv.filled)); i++ {
 			for word := lv.filled[i]; word != 0; lv.filled[i] = word {
