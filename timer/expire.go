@@ -102,9 +102,6 @@ func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
 // readyShard returns a shard that is ready, beginning at another one each time, or nil.
 func (t *store) readyShard() *shard {
-	if !t.anyReady() {
-		return nil
-	}
 	from := int(t.from.Add(1))
 	for i := range t.shards {
 		if s := t.shards[(from+i)&(len(t.shards)-1)].Load(); s != nil && s.ready.Load() {

@@ -15,10 +15,7 @@ import (
 // Errors, after which nothing changes: [ErrInvalid] (task is bound to no [Task], or is scheduled already, here or in
 // another timer), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
-	if uint64(now) > uint64(decade) {
-		t.check()
-		now = max(now, 0) // a caller may pass any value
-	}
+	now = t.checked(now)
 	e := &task.entry
 	s := t.shardOf(e)
 	if s == nil { // as in lock, which is not inlined

@@ -77,10 +77,12 @@ func (t *store) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 func (t *store) Now() time.Duration { return t.clock.read() }
 
 // Here is Now that panics on the other side of a bubble's border.
-func (t *store) Here() time.Duration {
-	now := t.clock.read()
+func (t *store) Here() time.Duration { return t.checked(t.clock.read()) }
+
+// checked returns now, which may be any value, or panics.
+func (t *store) checked(now time.Duration) time.Duration {
 	if uint64(now) > uint64(decade) {
-		t.check()
+		now = t.check(now)
 	}
 	return now
 }
@@ -90,10 +92,11 @@ const decade = 10 * 365 * 24 * time.Hour
 
 // check panics if a reading that is negative, or after decades, is beyond the border: a time of a bubble equals itself
 // without a monotonic reading.
-func (t *store) check() {
+func (t *store) check(now time.Duration) time.Duration {
 	if !t.base.IsZero() && sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.ErrBorder)
 	}
+	return max(now, 0)
 }
 
 const maxShards = 256 // an entry has eight bits for its shard

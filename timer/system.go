@@ -69,7 +69,7 @@ func (e *expiries) Work() (ran bool) {
 		e.flush(e.clock.read())
 		e.standing.Store(false)
 	}
-	return e.runDue()
+	return e.anyReady() && e.runDue()
 }
 
 func (e *expiries) Queued() bool { return e.anyReady() || e.called.Load() }
