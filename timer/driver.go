@@ -63,13 +63,13 @@ func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 		}
 		return false
 	}
-	if sched.Closed(stop) || sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
+	if sched.Sleep(d, t.driver, stop, t.ended) != sched.Taken {
 		return false
 	}
 	defer t.driver.Put()
 	t.count()
 	planned := Never // when this goroutine was to flush
-	for {
+	for !sched.Closed(stop) && !sched.Closed(t.ended) {
 		now := t.clock.read()
 		planned = min(planned, time.Duration(t.next()))
 		for ; t.grace > 0 && now-planned > t.grace; now = t.clock.read() { // a stall, perhaps after another one
@@ -86,10 +86,8 @@ func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 		planned = time.Duration(until)
 		t.sleeper.Sleep(time.Duration(until)-t.clock.read(), t.wakeup, stop, t.ended)
 		t.overdue.Store(never)
-		if sched.Closed(stop) || sched.Closed(t.ended) {
-			return false
-		}
 	}
+	return false
 }
 
 // Shared returns a timer for the whole program, with default options: package queue uses it, and purgatories may
@@ -107,8 +105,7 @@ var shared = sync.OnceValue(newSelfDriven) // not explored: no scenario shares t
 
 func newSelfDriven() *SystemTimer {
 	t, _ := NewSystemTimer() // no option could be wrong
-	alarm := sched.NewAlarm(t.driveOnce)
-	t.alarm = &alarm
+	t.alarm = sched.NewAlarm(t.driveOnce)
 	t.wake.Store(never)
 	sched.Receive(t.driver) // nobody else gets it
 	return t

@@ -120,17 +120,15 @@ func (h *Handle) Extend(d time.Duration) bool {
 //
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
-	for {
-		if pending = h.Extend(d); pending || h.period != 0 {
-			return pending, nil
-		}
-		now := h.timer().Here()
-		err = h.timer().AddAt(&h.task, now, Deadline(now, d))
-		if !errors.Is(err, errScheduled) {
-			return false, err
-		}
-		// Another Reset has scheduled the entry: extend it.
+	if pending = h.Extend(d); pending || h.period != 0 {
+		return pending, nil
 	}
+	now := h.timer().Here()
+	err = h.timer().AddAt(&h.task, now, Deadline(now, d))
+	if errors.Is(err, errScheduled) { // by another Reset, meanwhile
+		return h.Reset(d)
+	}
+	return false, err
 }
 
 // Expired reports whether the function has run, is running, or is about to run, and will not run again.
