@@ -8,10 +8,9 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue. If a
-// shard is to be flushed, a worker does so, once, and gets this processor. That only raises next: the driver wakes up
-// too early. While the garbage collector marks, nobody may look at the driver's runtime timer for up to 50 ms: see
-// docs/internals/decisions.md#a-stand-in-for-the-clock.
+// callStandIn is for a goroutine that adds an entry at now and has found the driver asleep since overdue
+// (docs/internals/decisions.md#a-stand-in-for-the-clock). If a shard is to be flushed, a worker does so, once, and gets
+// this processor. That only raises next: the driver wakes up too early.
 func (t *store) callStandIn(overdue, now int64) {
 	next := t.next()
 	if t.overdue.CompareAndSwap(overdue, t.late(max(now, next))) && next <= now {
@@ -91,9 +90,8 @@ func (t *SystemTimer) advance(stop <-chan struct{}, d time.Duration) bool {
 }
 
 // Shared returns a timer for the whole program, with default options: package queue uses it, and purgatories may
-// (purgatory.WithTimer). It drives itself, with a timer of the runtime and no goroutine: AdvanceClock only
-// waits. Do not stop it. In a bubble of testing/synctest each call returns a new one, which belongs to the
-// bubble.
+// (purgatory.WithTimer). It drives itself, with a timer of the runtime and no goroutine: AdvanceClock only waits. Do
+// not stop it. In a bubble of testing/synctest each call returns a new one.
 func Shared() *SystemTimer {
 	if sched.InBubble() {
 		return newSelfDriven()
@@ -111,9 +109,9 @@ func newSelfDriven() *SystemTimer {
 	return t
 }
 
-// driveOnce is what the alarm does: it flushes, and sets the alarm to when it has to do so again. No entry is late, by the
-// steps at wake: in 1, the alarm is set to go off at once; in 2, to wake, before every next is read again. Runs follow one
-// another, so the alarm is never set to a later time than wake.
+// driveOnce is what the alarm does: it flushes, and sets the alarm to when it has to again. No entry is late, by the
+// steps at wake: in 1, the alarm is set to go off at once; in 2, to wake, before every next is read again. Runs follow
+// one another, so it is never set to a later time than wake.
 func (t *SystemTimer) driveOnce() {
 	t.driving.Lock()
 	defer t.driving.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// flush moves all entries that have expired by now to due, starts workers for them, and reports whether any is
-// due. It holds one shard's lock at a time, for up to chunk steps.
+// flush moves all entries that have expired by now to due, starts workers, and reports whether any is due. It holds one
+// shard's lock at a time, for up to chunk steps.
 func (t *store) flush(now time.Duration) (due bool) {
 	for more := true; more; {
 		more = false
@@ -40,9 +40,8 @@ func (t *store) next() (at int64) {
 	return at
 }
 
-// runDue claims due entries of one shard one by one, running each, and starts another worker if more are due. It
-// returns after a panic. An entry that was claimed in advance could not be cancelled, and would wait behind a
-// task that blocks: see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
+// runDue claims due entries of one shard, runs each (docs/internals/decisions.md#due-entries-are-claimed-one-by-one),
+// and starts another worker if more are due. It returns after a panic.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
@@ -77,8 +76,8 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
-// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the
-// first of their buckets expires. It reads the clock only if reached is too early.
+// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the first of
+// their buckets expires.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
@@ -100,7 +99,7 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 
 func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// readyShard returns a shard that is ready, beginning at another one each time, or nil.
+// readyShard returns a shard that is ready, looking at another one first each time, or nil.
 func (t *store) readyShard() *shard {
 	from := int(t.from.Add(1))
 	for i := range t.shards {

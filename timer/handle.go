@@ -20,8 +20,7 @@ var _ [-unsafe.Offsetof(Handle{}.task)]struct{} // fails to compile unless task 
 // function is the task of a Handle.
 type function func()
 
-// handleOf returns the Handle of e, which is bound to a function. The conversion is safe: task is its first
-// field.
+// handleOf returns the Handle of e, which is bound to a function. The conversion is safe: task is its first field.
 func handleOf(e *TaskEntry) *Handle { return (*Handle)(unsafe.Pointer(e)) }
 
 // RunTask implements [Task].
@@ -38,15 +37,12 @@ func (f function) RunTask(e *TaskEntry) {
 
 func (h *Handle) timer() *store { return h.task.owner.Load() }
 
-// AfterFunc runs f as a [Task] when d has passed. It does not block.
-//
-// Errors: [ErrInvalid] (f is nil), [ErrFull], [ErrStopped].
+// AfterFunc runs f as a [Task] when d has passed. Errors: [ErrInvalid] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, 1, f) }
 
 // ScheduleAtFixedRate runs f after first, and then every period, counted from when the previous run was due.
-// Runs never overlap; those that are late follow one after the other.
-//
-// Errors: [ErrInvalid] (period is not positive, or f is nil), [ErrFull], [ErrStopped].
+// Runs never overlap; those that are late follow one after the other. Errors: [ErrInvalid] (period is not positive, or
+// f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
 	return t.start(first, period, period, f)
 }
@@ -96,8 +92,7 @@ func (h *Handle) again() {
 	t.insert(s, e, now, next)
 }
 
-// Stop prevents further runs and reports whether it prevented one: then h is [Handle.Cancelled]. It does not wait
-// for a run in progress.
+// Stop prevents further runs, waits for none, and reports whether it prevented one: then h is [Handle.Cancelled].
 func (h *Handle) Stop() bool {
 	t, e := h.timer(), &h.task.entry
 	s := t.lock(e)
@@ -109,8 +104,8 @@ func (h *Handle) Stop() bool {
 	return true
 }
 
-// Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
-// while a periodic run is in progress, it does nothing.
+// Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, and
+// during a periodic run, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.timer().Extend(&h.task, Deadline(h.timer().Here(), d))
 }

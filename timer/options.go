@@ -33,28 +33,27 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(
 // Default 64.
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
-// WithShards sets the number of wheels with a lock of their own, a power of two from 1 to 256: more reduce lock
-// contention. Default for a [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
+// WithShards sets the number of wheels with a lock of their own, a power of two from 1 to 256. Default for a
+// [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
 // WithWorkers sets how many goroutines may run expired tasks at a time; while that many block, no other task
 // runs. Default: 16 for each processor (GOMAXPROCS).
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
-// WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the
-// next run of a periodic handle. It costs one counter that every goroutine writes. Default 0: no limit.
+// WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the next
+// run of a periodic handle. It is a counter that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
 // WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
-// timeouts that have passed. A [SystemTimer] that is later than d waits for d before it expires anything that
-// was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose d longer than
-// the usual pauses, or nothing expires, and shorter than the shortest session timeout. Beside the garbage
-// collector, expiries are some 20 ms later. Default 0: nothing waits.
+// timeouts that have passed. A [SystemTimer] that is later than d waits for d before it expires anything that was
+// not due when it was added: what is extended or cancelled meanwhile does not expire. Choose d longer than the usual
+// pauses, or nothing expires, and shorter than the shortest session timeout. Beside the garbage collector, expiries are some 20 ms
+// later. Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
-// panicked. Default: [slog.Default] logs up to ten panics a second, and how many more there were, on a goroutine
-// of its own: it holds up no task.
+// panicked. Default: [slog.Default] logs up to ten panics a second, and how many more there were, and holds up no task.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		c.rule(h != nil, "panic handler", "nil", "a function")
@@ -62,8 +61,8 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	}
 }
 
-// WithLogger sets the logger for a warning, purgatory.timers.many, once in a process, when more than 64 SystemTimers
-// are driven and not stopped. Attributes: timers (their number) and hint. Default: nothing is logged.
+// WithLogger sets the logger for one warning in a process, purgatory.timers.many: more than 64 SystemTimers are driven
+// and not stopped. Attributes: timers (their number) and hint. Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) {
 		c.rule(l != nil, "logger", "nil", "a *slog.Logger")

@@ -8,12 +8,11 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]); if that is not after
-// now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
-// no task.
+// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]), or at once if that is not
+// after now, a recent reading of Now and never later. It runs no task.
 //
-// Errors, after which nothing changes: [ErrInvalid] (task is bound to no [Task], or is scheduled already, here or in
-// another timer), [ErrFull], [ErrStopped].
+// Errors, after which nothing is scheduled: [ErrInvalid] (task is bound to no [Task], or is scheduled already, in
+// this timer or another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	now = t.checked(now)
 	e := &task.entry
@@ -65,8 +64,8 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another one could be refused
-// although there is room.
+// admitLocked accepts e for s, or returns the error of AddAt. It counts e last, so that nobody is refused although there
+// is room.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	for !t.owns(e) {
 		s.mu.Unlock()
@@ -95,10 +94,8 @@ func (t *store) owns(e *entry.Entry) bool {
 // adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
 // two timers:
 //
-//  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard looks whether it is the
-//     owner.
-//  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
-//     compare-and-swap.
+//  1. The lock of e's shard in its owner guards e. Who has locked a timer's shard looks whether that is the owner.
+//  2. The owner changes with that lock held, and only while e is in no list; or from none.
 func (t *store) adopt(e *TaskEntry) error {
 	if e.bound == nil {
 		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
@@ -126,8 +123,7 @@ func (t *store) lock(e *entry.Entry) *shard {
 	return s
 }
 
-// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires at that time; or
-// never.
+// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires then; or never.
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
 		if due {
@@ -148,8 +144,7 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's. It
-// does not block.
+// Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's.
 func (t *store) Cancel(task *TaskEntry) bool {
 	e := &task.entry
 	s := t.shardOf(e)
@@ -208,9 +203,8 @@ func (t *store) removeLocked(s *shard, e *entry.Entry) {
 	}
 }
 
-// Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports whether it came in
-// time: then the task does not expire before the new deadline. It does not block. It is no check of a lease:
-// until a worker has claimed the entry it returns true, after the old deadline, too.
+// Extend moves the deadline of a scheduled task, and reports whether it came in time: then the task does not expire
+// before. It is no check of a lease: until a worker has claimed the entry it returns true, after the old deadline, too.
 //
 // A deadline that is later by a tick or more is written to the entry only: see
 // docs/internals/decisions.md#a-shards-lock-guards-a-deadline. An operation that has no timeout is scheduled.
@@ -235,8 +229,7 @@ func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	return true
 }
 
-// DeadlineOf returns when task expires or has expired; 0 if it was cancelled or never added, or is another
-// timer's.
+// DeadlineOf returns when task expires or has expired; 0 if it was cancelled, never added, or is another timer's.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
 	defer s.mu.Unlock()

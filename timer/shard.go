@@ -18,9 +18,8 @@ type shard struct {
 	// An entry that is due in more than far, in ns, is young at first (docs/internals/decisions.md#young-entries).
 	// None is late because of that:
 	//
-	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after
-	//     AddAt's now; later ones, because AddAt compares them. Extend to an earlier deadline takes an entry
-	//     out.
+	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after now;
+	//     later ones, because insert compares them. Extend to an earlier deadline takes an entry out.
 	//  2. While young is not empty, next is not after youngAt.
 	//  3. A flush after youngAt puts all of them into the wheel.
 	far int64
@@ -40,8 +39,7 @@ type shard struct {
 		due     entry.List
 	}
 
-	// ready is set if due is not empty and the lock is free, and perhaps after the last due entry was cancelled.
-	// It is written with mu held.
+	// ready is set if due is not empty and the lock is free, and perhaps after that. It is written with mu held.
 	ready sched.Bool
 	_     [8]byte
 
@@ -95,9 +93,8 @@ func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	return s.putLocked(e)
 }
 
-// flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the
-// lowest level in one, and then, entry by entry, those of higher levels and of young. more says that some may
-// be left.
+// flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the lowest level
+// in one, then those of higher levels and young entry by entry. more says that some may be left.
 func (s *shard) flushLocked(now int64) (more bool) {
 	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel

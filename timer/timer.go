@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/entry"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Timer is a [SystemTimer] or a [ManualTimer]. It is safe for concurrent use.
+// Timer is a [SystemTimer] or a [ManualTimer]. It is safe for concurrent use. Only AdvanceClock blocks.
 type Timer interface {
 	// Now returns the time since the timer's start.
 	Now() time.Duration
@@ -16,9 +20,36 @@ type Timer interface {
 	Entries() *Entries
 }
 
-// Entries has the methods of a [ManualTimer], which a [SystemTimer] has, too. It is no interface: arguments of calls
-// through one would be allocated.
+// Entries has the methods of a [ManualTimer], which a [SystemTimer] has, too. Arguments of calls through an interface
+// would be allocated.
 type Entries = store
+
+// Task is what a timer runs when an entry's deadline has passed.
+type Task interface {
+	// RunTask is called when e has expired, with no lock of the timer held: by a [SystemTimer] on a worker, by
+	// a [ManualTimer] on the goroutine that moves the clock. It may call any method of the timer.
+	RunTask(e *TaskEntry)
+}
+
+// TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once, and may
+// add it again, to any timer, after it has expired or was cancelled. After [TaskEntry.Bind] it is safe for concurrent
+// use. It must not be copied.
+type TaskEntry struct {
+	entry entry.Entry
+	bound Task                 // nil until it is bound, constant afterwards
+	owner sched.Pointer[store] // the timer to which it was added last; see adopt
+}
+
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: of an operation's, only e is used.
+func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
+
+var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
+
+// Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
+func (e *TaskEntry) Bind(task Task) {
+	e.bound = task
+	e.entry.Bind()
+}
 
 // Errors of this package, for [errors.Is].
 var (

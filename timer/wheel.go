@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// timingWheel is a hierarchy of timing wheels. It is not safe for concurrent use, and reads no clock: time is an
-// argument, counted in ticks.
+// timingWheel is a hierarchy of timing wheels. It is not safe for concurrent use, and reads no clock: time is counted in
+// ticks.
 //
 // Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
 // differs from now, in the bucket of that digit (docs/internals/decisions.md#the-highest-digit-that-differs):
