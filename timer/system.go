@@ -29,7 +29,7 @@ type SystemTimer struct {
 
 var (
 	live       atomic.Int64 // SystemTimers that are driven and not stopped; not explored: only the warning depends on it
-	warnedMany atomic.Bool  // likewise
+	warnedMany atomic.Bool  // not explored either
 )
 
 const tooManyTimers = 64

@@ -70,9 +70,8 @@ func (w *timingWheel) put(e *entry.Entry, tick int64) (first int64) {
 		first = slot * span
 		slot %= w.size
 	}
-	if int(l) >= len(w.levels) {
+	for int(l) >= len(w.levels) {
 		w.grow()
-		return w.put(e, tick)
 	}
 	lv := &w.levels[l]
 	lv.buckets[slot].Push(e)
