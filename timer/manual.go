@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks, as raft's do. It is
-// safe for concurrent use, and starts no goroutine.
+// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks, as raft's do. It
+// starts no goroutine.
 //
 // Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns, those that were
 // due when they were added, too. One that blocks holds up the clock only. If one calls runtime.Goexit, the clock moves

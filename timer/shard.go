@@ -12,7 +12,7 @@ import (
 // that has expired), or due.
 type shard struct {
 	tick  int64 // in ns
-	phase int64 // ticks by which the wheel is ahead of the clock
+	phase int64 // ticks by which the wheel is ahead of the clock, so that big buckets of shards expire one after the other
 	last  int64 // the last tick of the wheel that the clock can reach
 
 	// An entry that is due in more than far, in ns, is young at first (docs/internals/decisions.md#young-entries).
@@ -24,8 +24,8 @@ type shard struct {
 	//  3. A flush after youngAt puts all of them into the wheel.
 	far int64
 
-	// next is a lower bound on when this shard has to be flushed, in ns. It is written with mu held: lowered by
-	// additions, raised by flushes.
+	// next is a lower bound on when this shard has to be flushed, in ns. Additions lower it, and flushes raise it, with mu
+	// held.
 	next sched.Int64
 
 	mu struct { // lock level 3, see docs/internals/design.md
@@ -47,7 +47,7 @@ type shard struct {
 	youngWait int64
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
-// chunk limits how many entries or buckets are moved while a shard's lock is held.
+// chunk limits what is moved while a shard's lock is held.
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
@@ -76,8 +76,8 @@ func (s *shard) timeOf(tick int64) int64 {
 	return (tick - s.phase) * s.tick
 }
 
-// putLocked puts e into its bucket and returns when that expires, or into due and returns 0. It rounds up, and
-// the wheel's now is the clock rounded down: so "never early" holds.
+// putLocked puts e into its bucket and returns when that expires, or into due and returns 0. It rounds up, and the
+// wheel's now is rounded down: never early.
 func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	tick := (e.At-1)/s.tick + 1 + s.phase
 	if tick <= s.mu.wheel.now {
