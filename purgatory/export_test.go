@@ -58,7 +58,7 @@ func (p *Purgatory[K]) OwnTimer() *timer.SystemTimer { return p.ownTimer }
 
 // SetTimer has p use t. Call it before p is used.
 func (p *Purgatory[K]) SetTimer(t timer.Timer) {
-	p.cfg.timer, p.entries = t, timer.EntriesOf(t)
+	p.cfg.timer, p.entries = t, t.Entries()
 }
 
 // Reaping reports whether the reaper was started.

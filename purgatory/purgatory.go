@@ -85,7 +85,7 @@ func New[K comparable](name string, opts ...Option) (*Purgatory[K], error) {
 		}
 		cfg.timer = p.ownTimer
 	}
-	p.entries = timer.EntriesOf(cfg.timer)
+	p.entries = cfg.timer.Entries()
 	_, manual := cfg.timer.(*timer.ManualTimer)
 	if !manual && !sched.InBubble() { // a bubble could not end
 		p.crew.pool.MayLinger()

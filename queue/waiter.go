@@ -69,7 +69,7 @@ func (q *Queue[T]) waitLocked(ctx context.Context, gone <-chan struct{}, timeout
 			err = context.Cause(ctx)
 		}
 	}
-	if (!timed || q.timer.Cancel(&w.entry)) && again {
+	if (!timed || q.timer.Entries().Cancel(&w.entry)) && again {
 		w.item, w.err, w.gone = *new(T), nil, nil
 		q.waiters.Put(w)
 	}
@@ -145,7 +145,7 @@ func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (ti
 		if timeout <= 0 {
 			q.mu.counts.Expired++
 			err = errExpired
-		} else if err = q.timer.AddAt(&w.entry, now, w.deadline); err != nil {
+		} else if err = q.timer.Entries().AddAt(&w.entry, now, w.deadline); err != nil {
 			q.mu.counts.Refused++
 			kind := ErrFull
 			if errors.Is(err, timer.ErrStopped) {
@@ -304,10 +304,10 @@ func (q *Queue[T]) wake(w *waiter[T]) {
 // finish closes the channel of w, which is over, or has a worker of the timer call its callback. It is RunTask that calls it,
 // once: either a worker has claimed the entry of w since its deadline has passed, or it is put into the timer anew.
 func (q *Queue[T]) finish(w *waiter[T]) {
-	claimed := !q.timer.Cancel(&w.entry) && timer.EntriesOf(q.timer).DeadlineOf(&w.entry) != 0
+	claimed := !q.timer.Entries().Cancel(&w.entry) && q.timer.Entries().DeadlineOf(&w.entry) != 0
 	if now := q.timer.Now(); w.done == nil {
 		close(w.ready)
-	} else if !claimed && q.timer.AddAt(&w.entry, now, now) != nil { // the timer is stopped, or full
+	} else if !claimed && q.timer.Entries().AddAt(&w.entry, now, now) != nil { // the timer is stopped, or full
 		sched.Go(func() { w.RunTask(nil) })
 	}
 }

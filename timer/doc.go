@@ -30,10 +30,8 @@
 //	     young ┘                                               │
 //	       └────────── Cancel, Extend: until claimed ──────────┘
 //
-// Most entries are cancelled soon. So one that is due in more than four seconds is young for up to a second, in
-// no wheel.
+// Most entries are cancelled soon: one that is due in more than four seconds is young, in no wheel, for up to a second.
 //
 // The wheels are those of G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme
-// 7, with bitmaps in place of ticking. Those of different shards are out of step, so that big buckets expire one
-// after the other.
+// 7, with bitmaps in place of ticking.
 package timer

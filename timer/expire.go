@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/guard"
 )
 
-// flush moves all entries that have expired by now to due, starts workers for them, and reports whether any is
-// due. It holds one shard's lock at a time, for up to chunk steps.
+// flush moves all entries that have expired by now to due, starts workers, and reports whether any is due. It holds one
+// shard's lock at a time, for up to chunk steps.
 func (t *store) flush(now time.Duration) (due bool) {
 	for more := true; more; {
 		more = false
@@ -25,7 +25,7 @@ func (t *store) flush(now time.Duration) (due bool) {
 			t.release(s, at)
 		}
 		if more { // it takes long, and others have expired meanwhile
-			now = t.clock.Now()
+			now = t.clock.read()
 		}
 	}
 	return due
@@ -40,9 +40,8 @@ func (t *store) next() (at int64) {
 	return at
 }
 
-// runDue claims due entries of one shard one by one, running each, and starts another worker if more are due. It
-// returns after a panic. An entry that was claimed in advance could not be cancelled, and would wait behind a
-// task that blocks: see docs/internals/decisions.md#due-entries-are-claimed-one-by-one.
+// runDue claims due entries of one shard, runs each (docs/internals/decisions.md#due-entries-are-claimed-one-by-one),
+// and starts another worker if more are due. It returns after a panic.
 func (t *store) runDue() (ran bool) {
 	s := t.readyShard()
 	if s == nil {
@@ -77,14 +76,14 @@ func (t *store) runDue() (ran bool) {
 // runLength is how many entries a worker runs before it goes to another shard.
 const runLength = 32
 
-// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the
-// first of their buckets expires. It reads the clock only if reached is too early.
+// popLocked claims one due entry of s; nil if it found none. It puts extended entries back, and at is when the first of
+// their buckets expires.
 func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 	at = never
 	for i := 0; i < chunk && !s.mu.due.Empty(); i++ {
 		e := s.mu.due.First()
 		if i == 0 && e.At > s.mu.reached {
-			s.mu.reached = max(int64(t.clock.Now()), 1) // 1 ns is the deadline of what is due at 0
+			s.mu.reached = max(int64(t.clock.read()), 1) // 1 ns is the deadline of what is due at 0
 		}
 		if e.At <= s.mu.reached {
 			t.removeLocked(s, e)
@@ -100,11 +99,8 @@ func (t *store) popLocked(s *shard) (e *entry.Entry, at int64) {
 
 func (t *store) anyReady() bool { return t.ready.Load() > 0 }
 
-// readyShard returns a shard that is ready, beginning at another one each time, or nil.
+// readyShard returns a shard that is ready, looking at another one first each time, or nil.
 func (t *store) readyShard() *shard {
-	if !t.anyReady() {
-		return nil
-	}
 	from := int(t.from.Add(1))
 	for i := range t.shards {
 		if s := t.shards[(from+i)&(len(t.shards)-1)].Load(); s != nil && s.ready.Load() {
@@ -117,7 +113,7 @@ func (t *store) readyShard() *shard {
 // Due returns how many entries have expired and wait for a worker, and since when the first does: lower bounds,
 // from up to 128 entries of each shard.
 func (t *store) Due() (n int, oldest time.Duration) {
-	now := max(t.clock.Now(), 1) // as in popLocked
+	now := max(t.clock.read(), 1) // as in popLocked
 	for s := range t.made {
 		s.mu.Lock()
 		seen := 0

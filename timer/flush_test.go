@@ -101,8 +101,8 @@ type spied struct {
 	needed func(tick int64)
 }
 
-func (s spied) Now() time.Duration { return s.now() }
-func (s spied) need(tick int64)    { s.needed(tick) }
+func (s spied) read() time.Duration { return s.now() }
+func (s spied) need(tick int64)     { s.needed(tick) }
 
 // A flush has looked at a shard, and an entry that is due by the flush's time is added there.
 func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAnEntryAddedBehindAFlushIsLeftToTheNext(t *testing.T) {
 	behind.inShard(0)
 	due.inShard(1)
 	addIn(t, m, due, ms)
-	m.clock = spied{m, m.Now, func(int64) {
+	m.clock = spied{m, m.read, func(int64) {
 		m.clock = m
 		addIn(t, m, behind, 2*ms)
 	}}

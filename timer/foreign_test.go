@@ -28,7 +28,7 @@ func TestAnEntryOfARunningTimerIsRefused(t *testing.T) {
 			deadline := first.DeadlineOf(&tt.TaskEntry)
 
 			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
-			require.ErrorIs(t, err, ErrScheduled)
+			require.ErrorIs(t, err, errScheduled)
 			require.ErrorContains(t, err, "another timer")
 			untouched(t, other, tt, neighbour)
 			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
@@ -99,7 +99,7 @@ func TestARefusedEntryMayGoToAnotherTimer(t *testing.T) {
 	assert.False(t, stopped.Extend(&tt.TaskEntry, time.Minute))
 	assert.False(t, full.Cancel(&tt.TaskEntry))
 	addIn(t, other, tt, time.Second)
-	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), ErrScheduled)
+	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), errScheduled)
 	assert.Equal(t, 1, full.Pending())
 }
 
@@ -137,7 +137,7 @@ func TestAnEntryOfAnOperationEndsTheOperation(t *testing.T) {
 
 	require.NoError(t, m.AddAt(e, 0, time.Second))
 	assert.EqualValues(t, 1<<23-1, hold.Owner(), "a timer does not take it over")
-	require.ErrorIs(t, m.AddAt(e, 0, time.Second), ErrScheduled)
+	require.ErrorIs(t, m.AddAt(e, 0, time.Second), errScheduled)
 	assert.Equal(t, time.Second, m.DeadlineOf(e))
 	assert.True(t, m.Extend(e, 2*time.Second))
 	assert.True(t, m.Cancel(e))

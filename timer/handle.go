@@ -20,35 +20,29 @@ var _ [-unsafe.Offsetof(Handle{}.task)]struct{} // fails to compile unless task 
 // function is the task of a Handle.
 type function func()
 
-// handleOf returns the Handle of e, which is bound to a function. The conversion is safe: task is its first
-// field.
+// handleOf returns the Handle of e, which is bound to a function. The conversion is safe: task is its first field.
 func handleOf(e *TaskEntry) *Handle { return (*Handle)(unsafe.Pointer(e)) }
 
 // RunTask implements [Task].
 func (f function) RunTask(e *TaskEntry) {
 	h := handleOf(e)
 	if h.period != 0 {
-		due := h.timer().DeadlineOf(e)
-		if due == 0 { // it was stopped after a worker had claimed e
+		if h.Cancelled() { // after a worker had claimed e
 			return
 		}
-		// Deferred, so that a run that panics or calls runtime.Goexit is not the last one.
-		defer h.again(due)
+		defer h.again() // also after a panic, or runtime.Goexit
 	}
 	f()
 }
 
 func (h *Handle) timer() *store { return h.task.owner.Load() }
 
-// AfterFunc runs f as a [Task] when d has passed. It does not block.
-//
-// Errors: [ErrInvalid] (f is nil), [ErrFull], [ErrStopped].
+// AfterFunc runs f as a [Task] when d has passed. Errors: [ErrInvalid] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, 1, f) }
 
 // ScheduleAtFixedRate runs f after first, and then every period, counted from when the previous run was due.
-// Runs never overlap; those that are late follow one after the other.
-//
-// Errors: [ErrInvalid] (period is not positive, or f is nil), [ErrFull], [ErrStopped].
+// Runs never overlap; those that are late follow one after the other. Errors: [ErrInvalid] (period is not positive, or
+// f is nil), [ErrFull], [ErrStopped].
 func (t *store) ScheduleAtFixedRate(first, period time.Duration, f func()) (*Handle, error) {
 	return t.start(first, period, period, f)
 }
@@ -77,30 +71,28 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 	return h, nil
 }
 
-// again schedules the run after the one that was due then, unless h or its timer was stopped meanwhile. An entry has
-// 1 ns for time 0.
-func (h *Handle) again(due time.Duration) {
+// again schedules the next run, unless h or its timer was stopped meanwhile.
+func (h *Handle) again() {
 	t, e := h.timer(), &h.task.entry
-	now := t.clock.Now()
-	if due == 1 && h.period > 1 {
-		due = 0
-	}
-	next := Deadline(due, h.period)
-	if h.period < 0 {
-		next = Deadline(now, -h.period)
-	}
+	now := t.clock.read()
 	s := t.lock(e)
 	if t.stopped.Load() || e.At == entry.ExpiredBit {
 		e.At = entry.ExpiredBit
 		s.mu.Unlock()
 		return
 	}
+	next := Deadline(now, -h.period)
+	if due := e.Deadline(); h.period > 0 {
+		if due == 1 && h.period > 1 { // an entry has 1 ns for time 0
+			due = 0
+		}
+		next = Deadline(due, h.period)
+	}
 	t.countLocked(s)
 	t.insert(s, e, now, next)
 }
 
-// Stop prevents further runs and reports whether it prevented one: then h is [Handle.Cancelled]. It does not wait
-// for a run in progress.
+// Stop prevents further runs, waits for none, and reports whether it prevented one: then h is [Handle.Cancelled].
 func (h *Handle) Stop() bool {
 	t, e := h.timer(), &h.task.entry
 	s := t.lock(e)
@@ -112,8 +104,8 @@ func (h *Handle) Stop() bool {
 	return true
 }
 
-// Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, or
-// while a periodic run is in progress, it does nothing.
+// Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, and
+// during a periodic run, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
 	return h.timer().Extend(&h.task, Deadline(h.timer().Here(), d))
 }
@@ -123,17 +115,15 @@ func (h *Handle) Extend(d time.Duration) bool {
 //
 // Errors: [ErrFull], [ErrStopped].
 func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
-	for {
-		if pending = h.Extend(d); pending || h.period != 0 {
-			return pending, nil
-		}
-		now := h.timer().Here()
-		err = h.timer().AddAt(&h.task, now, Deadline(now, d))
-		if !errors.Is(err, ErrScheduled) {
-			return false, err
-		}
-		// Another Reset has scheduled the entry: extend it.
+	if pending = h.Extend(d); pending || h.period != 0 {
+		return pending, nil
 	}
+	now := h.timer().Here()
+	err = h.timer().AddAt(&h.task, now, Deadline(now, d))
+	if errors.Is(err, errScheduled) { // by another Reset, meanwhile
+		return h.Reset(d)
+	}
+	return false, err
 }
 
 // Expired reports whether the function has run, is running, or is about to run, and will not run again.

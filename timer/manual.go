@@ -7,12 +7,12 @@ import (
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks, as raft
-// libraries do. It is safe for concurrent use, and starts no goroutine.
+// ManualTimer is a timer whose clock the program moves: for tests, and for servers that count ticks, as raft's do. It
+// starts no goroutine.
 //
-// Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns: those of
-// entries that were due when they were added, too. A task that blocks holds up the clock only. If one calls
-// runtime.Goexit, the clock moves on before the goroutine ends.
+// Tasks run on the goroutine that moves the clock, one after the other, before AdvanceClock returns, those that were
+// due when they were added, too. One that blocks holds up the clock only. If one calls runtime.Goexit, the clock moves
+// on before the goroutine ends.
 type ManualTimer struct {
 	store
 	now sched.Int64 // in ns; only the goroutine that moves the clock writes it
@@ -36,9 +36,7 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 
 func (t *ManualTimer) need(int64) {}
 
-// Now returns how far the clock has moved: in a task, to the first tick at or after the deadline, or to the time
-// of a later addition.
-func (t *ManualTimer) Now() time.Duration { return time.Duration(t.now.Load()) }
+func (t *ManualTimer) read() time.Duration { return time.Duration(t.now.Load()) }
 
 func (t *ManualTimer) advance(stop <-chan struct{}, d time.Duration) (ran bool) {
 	if d < 0 {
@@ -70,7 +68,7 @@ func (t *ManualTimer) move() (ran bool) {
 		if arrived = t.step(); arrived {
 			return ran
 		}
-		t.flush(t.Now())
+		t.flush(t.read())
 	}
 }
 

@@ -166,7 +166,7 @@ func TestANewEntryThatTwoAddEveryInterleaving(t *testing.T) {
 			spawn(fmt.Sprint("adder", i), func() { errs[i] = timer.AddAt(&tt.TaskEntry, 0, time.Hour) })
 		}
 		return func() error {
-			if errs != [2]error{nil, ErrScheduled} && errs != [2]error{ErrScheduled, nil} {
+			if errs != [2]error{nil, errScheduled} && errs != [2]error{errScheduled, nil} {
 				return fmt.Errorf("%v", errs)
 			}
 			return nil
@@ -212,7 +212,7 @@ func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {
 		})
 		return func() error {
 			pending := own.Pending() + other.Pending()
-			if counted := own.pending.Load() + other.pending.Load(); pending != added-cancelled || counted != int64(pending) || pending > 1 {
+			if counted := own.pending.Load() + other.pending.Load(); pending != added-cancelled || counted != int64(pending) || pending > 1 || min(own.Pending(), other.Pending()) < 0 {
 				return fmt.Errorf("added %d times and cancelled %d times, %d are pending and %d counted", added, cancelled, pending, counted)
 			}
 			if tt.owner.Load() == &other.store {

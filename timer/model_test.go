@@ -108,7 +108,7 @@ func (m *model) add(it *modelItem, deadline time.Duration) {
 	want := error(nil)
 	switch {
 	case it.scheduled:
-		want = ErrScheduled
+		want = errScheduled
 	case m.limit > 0 && m.pending() >= m.limit:
 		want = ErrFull
 	}

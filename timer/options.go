@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
@@ -32,28 +33,27 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = int64(
 // Default 64.
 func WithWheelSize(n int) Option { return func(c *config) { c.wheelSize = int64(n) } }
 
-// WithShards sets the number of wheels with a lock of their own, a power of two from 1 to 256: more reduce lock
-// contention. Default for a [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
+// WithShards sets the number of wheels with a lock of their own, a power of two from 1 to 256. Default for a
+// [SystemTimer]: eight for each processor (GOMAXPROCS); for a [ManualTimer]: 1.
 func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 
 // WithWorkers sets how many goroutines may run expired tasks at a time; while that many block, no other task
 // runs. Default: 16 for each processor (GOMAXPROCS).
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
-// WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the
-// next run of a periodic handle. It costs one counter that every goroutine writes. Default 0: no limit.
+// WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the next
+// run of a periodic handle. It is a counter that every goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
 // WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside
-// timeouts that have passed. A [SystemTimer] that is later than d waits for d before it expires anything that
-// was not due when it was added: what is extended or cancelled meanwhile does not expire. Choose d longer than
-// the usual pauses, or nothing expires, and shorter than the shortest session timeout. Beside the garbage
-// collector, expiries are some 20 ms later. Default 0: nothing waits.
+// timeouts that have passed. A [SystemTimer] that is later than d waits for d before it expires anything that was
+// not due when it was added: what is extended or cancelled meanwhile does not expire. Choose d longer than the usual
+// pauses, or nothing expires, and shorter than the shortest session timeout. Beside the garbage collector, expiries are some 20 ms
+// later. Default 0: nothing waits.
 func WithStallGrace(d time.Duration) Option { return func(c *config) { c.grace = d } }
 
 // WithPanicHandler sets the function that gets each panic of a task, with its stack, on the goroutine that
-// panicked. Default: [slog.Default] logs up to ten panics a second, and how many more there were, on a goroutine
-// of its own: it holds up no task.
+// panicked. Default: [slog.Default] logs up to ten panics a second, and how many more there were, and holds up no task.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		c.rule(h != nil, "panic handler", "nil", "a function")
@@ -61,8 +61,8 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	}
 }
 
-// WithLogger sets the logger for a warning, purgatory.timers.many, once in a process, when more than 64 SystemTimers
-// are driven and not stopped. Attributes: timers (their number) and hint. Default: nothing is logged.
+// WithLogger sets the logger for one warning in a process, purgatory.timers.many: more than 64 SystemTimers are driven
+// and not stopped. Attributes: timers (their number) and hint. Default: nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) {
 		c.rule(l != nil, "logger", "nil", "a *slog.Logger")
@@ -77,8 +77,9 @@ func (c *config) rule(ok bool, name string, value any, allowed string) {
 	}
 }
 
-func (c *config) configure(shards int, opts []Option) error {
-	*c = config{
+// init applies the options. With an error, t is of no use.
+func (t *store) init(shards int, opts []Option, c clock) error {
+	t.config = config{
 		tick:       int64(time.Millisecond),
 		wheelSize:  64, // see docs/internals/decisions.md#64-buckets
 		shardCount: shards,
@@ -88,16 +89,20 @@ func (c *config) configure(shards int, opts []Option) error {
 		if o == nil {
 			return fmt.Errorf("%w: a nil Option", ErrInvalid)
 		}
-		o(c)
+		o(&t.config)
 	}
-	c.rule(c.tick >= 1, "tick", time.Duration(c.tick), "at least 1ns")
-	c.rule(2 <= c.wheelSize && c.wheelSize <= maxWheelSize, "wheel size", c.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
-	c.rule(0 < c.shardCount && c.shardCount <= maxShards && c.shardCount&(c.shardCount-1) == 0, "number of shards", c.shardCount, "a power of two from 1 to 256")
-	c.rule(c.workers >= 1, "number of workers", c.workers, "at least 1")
-	c.rule(c.maxPending >= 0, "maximum of pending entries", c.maxPending, "at least 0 (no bound)")
-	c.rule(c.grace >= 0, "grace after a stall", c.grace, "at least 0 (none)")
-	if c.panicked == nil {
-		c.panicked = (&observe.Records{Purgatory: "timer"}).Panicked
+	t.rule(t.tick >= 1, "tick", time.Duration(t.tick), "at least 1ns")
+	t.rule(2 <= t.wheelSize && t.wheelSize <= maxWheelSize, "wheel size", t.wheelSize, fmt.Sprintf("from 2 to %d", maxWheelSize))
+	t.rule(0 < t.shardCount && t.shardCount <= maxShards && t.shardCount&(t.shardCount-1) == 0, "number of shards", t.shardCount, "a power of two from 1 to 256")
+	t.rule(t.workers >= 1, "number of workers", t.workers, "at least 1")
+	t.rule(t.maxPending >= 0, "maximum of pending entries", t.maxPending, "at least 0 (no bound)")
+	t.rule(t.grace >= 0, "grace after a stall", t.grace, "at least 0 (none)")
+	if t.panicked == nil {
+		t.panicked = (&observe.Records{Purgatory: "timer"}).Panicked
 	}
-	return c.err
+	t.clock = c
+	t.shards = make([]atomic.Pointer[shard], max(t.shardCount, 0))
+	t.wake.Store(1)
+	t.overdue.Store(never)
+	return t.err
 }

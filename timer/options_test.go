@@ -63,8 +63,8 @@ func TestExtremeOptionsWork(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	var c config
-	require.NoError(t, c.configure(defaultShards(), nil), "the defaults are valid")
+	var c store
+	require.NoError(t, c.init(defaultShards(), nil, nil), "the defaults are valid")
 	assert.EqualValues(t, time.Millisecond, c.tick)
 	assert.EqualValues(t, 64, c.wheelSize)
 	assert.GreaterOrEqual(t, c.workers, 2)

@@ -291,7 +291,7 @@ func TestPeriodicStopDuringARunPreventsTheNext(t *testing.T) {
 		if runs > 0 {
 			h.Stop()
 		}
-		return m.Now()
+		return m.read()
 	}, m.need}
 	m.AdvanceClock(time.Second)
 	assert.Equal(t, 1, runs)

@@ -8,24 +8,20 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]); if that is not after
-// now, at once. now is a recent reading of this timer's Now, never a later time. AddAt does not block and runs
-// no task.
+// AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]), or at once if that is not
+// after now, a recent reading of Now and never later. It runs no task.
 //
-// Errors, after which nothing is scheduled: [ErrInvalid] (it is bound to no task), [ErrScheduled] (in this timer or
-// another one), [ErrFull], [ErrStopped].
+// Errors, after which nothing is scheduled: [ErrInvalid] (task is bound to no [Task], or is scheduled already, in
+// this timer or another one), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
-	if uint64(now) > uint64(decade) {
-		t.check()
-		now = max(now, 0) // a caller may pass any value
-	}
+	now = t.checked(now)
 	e := &task.entry
 	s := t.shardOf(e)
-	if s == nil {
+	if s == nil { // as in lock, which is not inlined
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if t.stopped.Load() || t.maxPending != 0 || !t.owns(e) || e.Linked() { // rare
+	if e.Linked() || t.maxPending != 0 || t.stopped.Load() || !t.owns(e) { // rare
 		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
@@ -68,8 +64,8 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e for s, or returns the error of AddAt. It counts e last: otherwise another one could be refused
-// although there is room.
+// admitLocked accepts e for s, or returns the error of AddAt. It counts e last, so that nobody is refused although there
+// is room.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	for !t.owns(e) {
 		s.mu.Unlock()
@@ -83,7 +79,7 @@ func (t *store) admitLocked(s *shard, e *entry.Entry) error {
 	case t.stopped.Load():
 		return ErrStopped
 	case e.Linked():
-		return ErrScheduled
+		return errScheduled
 	case t.maxPending > 0 && !bounded.Increment(&t.pending, t.maxPending):
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
 	}
@@ -98,10 +94,8 @@ func (t *store) owns(e *entry.Entry) bool {
 // adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
 // two timers:
 //
-//  1. The lock of e's shard in its owner guards e. A timer that has locked its own shard looks whether it is the
-//     owner.
-//  2. The owner changes with that lock held, and only while e is in no list; or from none, by a
-//     compare-and-swap.
+//  1. The lock of e's shard in its owner guards e. Who has locked a timer's shard looks whether that is the owner.
+//  2. The owner changes with that lock held, and only while e is in no list; or from none.
 func (t *store) adopt(e *TaskEntry) error {
 	if e.bound == nil {
 		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
@@ -111,33 +105,25 @@ func (t *store) adopt(e *TaskEntry) error {
 	}
 	owner := e.owner.Load()
 	s := owner.lock(&e.entry)
-	if s == nil { // a third timer has adopted it
-		return nil
-	}
 	defer s.mu.Unlock()
-	if owner != t && e.entry.Linked() {
-		return fmt.Errorf("%w, in another timer", ErrScheduled)
+	if owner != t && owner.owns(&e.entry) && e.entry.Linked() {
+		return fmt.Errorf("%w, in another timer", errScheduled)
 	}
-	e.owner.Store(t)
+	e.owner.CompareAndSwap(owner, t) // fails if a third timer has adopted it: then t tries again
 	return nil
 }
 
-// lock returns e's shard, locked; nil if t does not own e.
+// lock returns e's shard, locked: that guards e if t owns e.
 func (t *store) lock(e *entry.Entry) *shard {
 	s := t.shardOf(e)
 	if s == nil {
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if !t.owns(e) {
-		s.mu.Unlock()
-		return nil
-	}
 	return s
 }
 
-// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires at that time; or
-// never.
+// release unlocks s, after an entry came to be due (at is 0), or into a bucket that expires then; or never.
 func (t *store) release(s *shard, at int64) {
 	if due := !s.mu.due.Empty(); due != s.ready.Load() {
 		if due {
@@ -158,12 +144,11 @@ func (t *store) release(s *shard, at int64) {
 	}
 }
 
-// Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's. It
-// does not block.
+// Cancel removes task from the timer and reports whether it did: not if it is expiring, or another timer's.
 func (t *store) Cancel(task *TaskEntry) bool {
 	e := &task.entry
 	s := t.shardOf(e)
-	if s == nil {
+	if s == nil { // likewise
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
@@ -176,13 +161,13 @@ func (t *store) Cancel(task *TaskEntry) bool {
 func (t *store) CancelAll(tasks []*TaskEntry) (n int) {
 	var s *shard // its lock is held
 	for i, task := range tasks {
-		if s == nil || s != t.shardOf(&task.entry) || i%chunk == 0 {
+		if i%chunk == 0 || s != t.shardOf(&task.entry) {
 			if s != nil {
 				s.mu.Unlock()
 			}
 			s = t.lock(&task.entry)
 		}
-		if s != nil && t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
+		if t.owns(&task.entry) && t.cancelLocked(s, &task.entry) {
 			n++
 		}
 	}
@@ -218,42 +203,38 @@ func (t *store) removeLocked(s *shard, e *entry.Entry) {
 	}
 }
 
-// Extend moves the deadline of a scheduled task, to a time on the timer's clock, and reports whether it came in
-// time: then the task does not expire before the new deadline. It does not block. It is no check of a lease:
-// until a worker has claimed the entry it returns true, after the old deadline, too.
+// Extend moves the deadline of a scheduled task, and reports whether it came in time: then the task does not expire
+// before. It is no check of a lease: until a worker has claimed the entry it returns true, after the old deadline, too.
 //
 // A deadline that is later by a tick or more is written to the entry only: see
 // docs/internals/decisions.md#a-shards-lock-guards-a-deadline. An operation that has no timeout is scheduled.
 func (t *store) Extend(task *TaskEntry, deadline time.Duration) bool {
 	e := &task.entry
 	s := t.lock(e)
-	if s == nil {
-		return false
-	}
+	linked := t.owns(e) && e.Linked()
 	switch to := within(deadline); {
-	case e.Linked() && to-e.At >= s.tick:
+	case linked && to-e.At >= s.tick:
 		e.At = to
 		s.mu.Unlock()
 		return true
-	case e.Linked(): // the new deadline, too, may have passed
+	case linked: // the new deadline, too, may have passed
 		e.Unlink()
-	case e.At != 0 || !e.OfOperation() || t.stopped.Load():
+	case !e.OfOperation() || e.At != 0 || t.stopped.Load():
 		s.mu.Unlock()
 		return false
 	default: // an operation's that was never added
 		t.countLocked(s)
 	}
-	t.insert(s, e, t.clock.Now(), deadline)
+	t.insert(s, e, t.clock.read(), deadline)
 	return true
 }
 
-// DeadlineOf returns when task expires or has expired; 0 if it was cancelled or never added, or is another
-// timer's.
+// DeadlineOf returns when task expires or has expired; 0 if it was cancelled, never added, or is another timer's.
 func (t *store) DeadlineOf(task *TaskEntry) time.Duration {
 	s := t.lock(&task.entry)
-	if s == nil {
+	defer s.mu.Unlock()
+	if !t.owns(&task.entry) {
 		return 0
 	}
-	defer s.mu.Unlock()
 	return task.entry.Deadline()
 }

@@ -12,21 +12,20 @@ import (
 // that has expired), or due.
 type shard struct {
 	tick  int64 // in ns
-	phase int64 // ticks by which the wheel is ahead of the clock
+	phase int64 // ticks by which the wheel is ahead of the clock, so that big buckets of shards expire one after the other
 	last  int64 // the last tick of the wheel that the clock can reach
 
 	// An entry that is due in more than far, in ns, is young at first (docs/internals/decisions.md#young-entries).
 	// None is late because of that:
 	//
-	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after
-	//     AddAt's now; later ones, because AddAt compares them. Extend to an earlier deadline takes an entry
-	//     out.
+	//  1. It is due more than far/2 after youngAt: the first one, because youngAt is at most far/4 after now;
+	//     later ones, because insert compares them. Extend to an earlier deadline takes an entry out.
 	//  2. While young is not empty, next is not after youngAt.
 	//  3. A flush after youngAt puts all of them into the wheel.
 	far int64
 
-	// next is a lower bound on when this shard has to be flushed, in ns. It is written with mu held: lowered by
-	// additions, raised by flushes.
+	// next is a lower bound on when this shard has to be flushed, in ns. Additions lower it, and flushes raise it, with mu
+	// held.
 	next sched.Int64
 
 	mu struct { // lock level 3, see docs/internals/design.md
@@ -40,8 +39,7 @@ type shard struct {
 		due     entry.List
 	}
 
-	// ready is set if due is not empty and the lock is free, and perhaps after the last due entry was cancelled.
-	// It is written with mu held.
+	// ready is set if due is not empty and the lock is free, and perhaps after that. It is written with mu held.
 	ready sched.Bool
 	_     [8]byte
 
@@ -49,7 +47,7 @@ type shard struct {
 	youngWait int64
 } // three cache lines; no written line is shared with another shard, see TestSizes
 
-// chunk limits how many entries or buckets are moved while a shard's lock is held.
+// chunk limits what is moved while a shard's lock is held.
 const chunk = 128
 
 func newShard(index int, cfg *config) *shard {
@@ -78,8 +76,8 @@ func (s *shard) timeOf(tick int64) int64 {
 	return (tick - s.phase) * s.tick
 }
 
-// putLocked puts e into its bucket and returns when that expires, or into due and returns 0. It rounds up, and
-// the wheel's now is the clock rounded down: so "never early" holds.
+// putLocked puts e into its bucket and returns when that expires, or into due and returns 0. It rounds up, and the
+// wheel's now is rounded down: never early.
 func (s *shard) putLocked(e *entry.Entry) (at int64) {
 	tick := (e.At-1)/s.tick + 1 + s.phase
 	if tick <= s.mu.wheel.now {
@@ -95,9 +93,8 @@ func (s *shard) lowerLocked(list *entry.List) (at int64) {
 	return s.putLocked(e)
 }
 
-// flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the
-// lowest level in one, and then, entry by entry, those of higher levels and of young. more says that some may
-// be left.
+// flushLocked moves entries whose buckets have expired towards due, in up to chunk steps: a bucket of the lowest level
+// in one, then those of higher levels and young entry by entry. more says that some may be left.
 func (s *shard) flushLocked(now int64) (more bool) {
 	s.mu.reached = max(s.mu.reached, now)
 	w := &s.mu.wheel

@@ -29,7 +29,7 @@ func newStoppable(t *testing.T, opts ...Option) *stoppable {
 	return s
 }
 
-func (s *stoppable) Now() time.Duration { return s.SystemTimer.Now() + time.Duration(s.gone.Load()) }
+func (s *stoppable) read() time.Duration { return s.SystemTimer.read() + time.Duration(s.gone.Load()) }
 
 const (
 	sessionTimeout = time.Second

@@ -132,7 +132,7 @@ func TestOneStandInFlushesAtATime(t *testing.T) {
 		require.NoError(t, err)
 		defer timer.Stop()
 		var readings atomic.Int64
-		timer.clock = spied{timer, func() time.Duration { readings.Add(1); <-leave; return timer.Now() }, timer.need}
+		timer.clock = spied{timer, func() time.Duration { readings.Add(1); <-leave; return timer.read() }, timer.need}
 		due := [2]*testTask{newTask(nil), newTask(nil)}
 		for i, tt := range due {
 			tt.inShard(i)
@@ -163,7 +163,7 @@ func TestATimerIsNotIdleBesideAStandIn(t *testing.T) {
 		require.NoError(t, err)
 		defer timer.Stop()
 		addIn(t, timer, newTask(nil), time.Millisecond)
-		timer.clock = spied{timer, func() time.Duration { <-leave; return timer.Now() }, timer.need}
+		timer.clock = spied{timer, func() time.Duration { <-leave; return timer.read() }, timer.need}
 		asleep(timer, time.Millisecond)
 		timer.callStandIn(timer.overdue.Load(), int64(time.Second))
 		synctest.Wait()

@@ -20,13 +20,13 @@ type store struct {
 
 	clock clock // the timer that embeds the store
 
-	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before its first sleep, and
-	// always in a ManualTimer. In a shared timer it is when the alarm goes off, or did last: see driveOnce.
+	// wake is the time, in ns, until which the driver sleeps, or has last slept; 1 before its first sleep, and in a
+	// ManualTimer. In a shared timer it is when the alarm goes off, or did last: see driveOnce.
 	//
 	// The driver does not sleep past an earlier deadline:
 	//
-	//  1. A goroutine that adds an entry lowers its shard's next, and then reads wake. If its own time is
-	//     earlier, it puts the token in that ends the driver's next sleep.
+	//  1. Who adds an entry lowers its shard's next, and then reads wake. If its own time is earlier, it puts the
+	//     token in that ends the driver's next sleep.
 	//  2. The driver writes the earliest next to wake, and then reads every next again. If one is earlier, it
 	//     begins anew.
 	//  3. If 2 has read a next before 1 lowered it, or before its shard was made, 1 reads the wake of 2, or a
@@ -46,8 +46,8 @@ type store struct {
 
 // clock is what a store needs of its timer.
 type clock interface {
-	Now() time.Duration // is called with a shard's lock held, too
-	need(at int64)      // 0: an entry is due; otherwise one is due then, before wake
+	read() time.Duration // is called with a shard's lock held, too
+	need(at int64)       // 0: an entry is due; otherwise one is due then, before wake
 	advance(stop <-chan struct{}, d time.Duration) bool
 }
 
@@ -55,25 +55,33 @@ type clock interface {
 // extended since.
 //
 // A [SystemTimer] waits until one has, and hands all due entries to the workers. It returns false when d has passed
-// or the timer stops. Of several callers one drives, and the others wait, for up to their d.
+// or the timer stops. Of several callers one drives, and the others wait.
 //
-// A [ManualTimer] moves its clock by d, and runs each task at the tick at which its entry expires, so true says that
-// one ran; AdvanceClock(0) runs what is due already. A negative d panics. While another AdvanceClock is in
-// progress, also around this one, it adds d to the distance of that one and returns false at once. The clock
-// stops before [Never].
+// A [ManualTimer] moves its clock by d, and runs each task at the tick at which it expires: true says that one ran.
+// AdvanceClock(0) runs what is due. A negative d panics. While another AdvanceClock is in progress, also around this
+// one, it adds d to the distance of that one and returns false at once. The clock stops before [Never].
 func (t *store) AdvanceClock(d time.Duration) bool { return t.clock.advance(nil, d) }
 
-// AdvanceClockUntil is AdvanceClock that returns false when stop is closed; on a stopped SystemTimer it waits for stop
-// or d. A ManualTimer does not move its clock if stop is closed.
+// AdvanceClockUntil is AdvanceClock that returns false when stop is closed. On a stopped SystemTimer it waits for
+// stop or d. A ManualTimer does not move then.
 func (t *store) AdvanceClockUntil(stop <-chan struct{}, d time.Duration) bool {
 	return t.clock.advance(stop, d)
 }
 
-// Here is Now that panics on the other side of a bubble's border: see [SystemTimer.Now].
-func (t *store) Here() time.Duration {
-	now := t.clock.Now()
+// Now returns the time since the timer's start: of a [ManualTimer], how far its clock has moved, in a task to the first
+// tick at or after the deadline, or to the time of a later addition.
+//
+// On the other side of the border of a testing/synctest bubble than where a [SystemTimer] was made, what adds or
+// extends an entry, AdvanceClock and Here panic.
+func (t *store) Now() time.Duration { return t.clock.read() }
+
+// Here is Now that panics beyond a bubble's border.
+func (t *store) Here() time.Duration { return t.checked(t.clock.read()) }
+
+// checked returns now, which may be any value, or panics.
+func (t *store) checked(now time.Duration) time.Duration {
 	if uint64(now) > uint64(decade) {
-		t.check()
+		now = t.check(now)
 	}
 	return now
 }
@@ -81,23 +89,12 @@ func (t *store) Here() time.Duration {
 // decade is less than lies between the times of a bubble, from 2000 on, and those outside.
 const decade = 10 * 365 * 24 * time.Hour
 
-// check panics if a reading that is negative, or after decades, is beyond the border: a time of a bubble equals itself
-// without a monotonic reading.
-func (t *store) check() {
+// check panics if such a reading is beyond the border: a time of a bubble has no monotonic reading.
+func (t *store) check(now time.Duration) time.Duration {
 	if !t.base.IsZero() && sched.InBubble() != (t.base == t.base.Round(0)) { //nolint:staticcheck // Equal would compare what Round keeps
 		panic(sched.ErrBorder)
 	}
-}
-
-func (t *store) init(shards int, opts []Option, c clock) error {
-	if err := t.configure(shards, opts); err != nil {
-		return err
-	}
-	t.clock = c
-	t.shards = make([]atomic.Pointer[shard], t.shardCount)
-	t.wake.Store(1)
-	t.overdue.Store(never)
-	return nil
+	return max(now, 0)
 }
 
 const maxShards = 256 // an entry has eight bits for its shard
@@ -128,7 +125,8 @@ func (t *store) made(yield func(*shard) bool) {
 	}
 }
 
-func (t *store) core() *store { return t }
+// Entries implements [Timer].
+func (t *store) Entries() *Entries { return t }
 
 // Pending returns the number of scheduled entries that no worker has claimed.
 func (t *store) Pending() (n int) {
@@ -140,8 +138,8 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop is [SystemTimer.Stop]. No entry stays: a goroutine that adds one reads stopped with the lock of its shard
-// held. If that is false, the shard was made before Stop looks for it.
+// Stop is [SystemTimer.Stop]. No entry stays: who adds one reads stopped with the lock of its shard held. If that is
+// false, the shard was made before Stop looks for it.
 func (t *store) Stop() (unfired []any) {
 	t.stopped.Store(true)
 	for s := range t.made {
@@ -156,12 +154,11 @@ func (t *store) Stop() (unfired []any) {
 				if e.OfOperation() {
 					continue
 				}
-				task := taskEntry(e)
-				if _, ok := task.bound.(function); ok {
-					unfired = append(unfired, handleOf(task))
-				} else {
-					unfired = append(unfired, task.bound)
+				task := any(taskEntry(e).bound)
+				if _, ok := task.(function); ok {
+					task = handleOf(taskEntry(e))
 				}
+				unfired = append(unfired, task)
 			}
 		}
 		t.release(s, never)

@@ -9,9 +9,8 @@ import (
 	"github.com/delayedop/purgatory/internal/workers"
 )
 
-// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a
-// time drives it, by calling AdvanceClock: a purgatory's reaper, that of [SystemTimer.Start], or
-// one of the user's. Expired tasks run on workers.
+// SystemTimer is a timer on the system's monotonic clock. It is safe for concurrent use. One goroutine at a time drives
+// it, by AdvanceClock: a purgatory's reaper, that of Start, or one of the user's. Expired tasks run on workers.
 type SystemTimer struct {
 	store
 	pool workers.Pool
@@ -29,16 +28,14 @@ type SystemTimer struct {
 }
 
 var (
-	// live counts the SystemTimers of the process that are driven and not stopped.
-	live       atomic.Int64 // not explored: nothing but the warning depends on it
-	warnedMany atomic.Bool  // likewise not explored
+	live       atomic.Int64 // SystemTimers that are driven and not stopped; not explored: only the warning depends on it
+	warnedMany atomic.Bool  // not explored either
 )
 
 const tooManyTimers = 64
 
-// NewSystemTimer returns a timer whose clock starts now. A goroutine has to drive it: see [SystemTimer.Start].
-//
-// Error: [ErrInvalid].
+// NewSystemTimer returns a timer whose clock starts now, and that has to be driven: see [SystemTimer.Start]. Error:
+// [ErrInvalid].
 func NewSystemTimer(opts ...Option) (*SystemTimer, error) {
 	t := &SystemTimer{store: store{base: sched.Now()}}
 	if err := t.init(defaultShards(), opts, t); err != nil {
@@ -66,33 +63,30 @@ type expiries SystemTimer
 
 func (e *expiries) Work() (ran bool) {
 	if e.called.Load() && e.called.Swap(false) && !e.standing.Swap(true) {
-		e.flush(e.clock.Now())
+		e.flush(e.clock.read())
 		e.standing.Store(false)
 	}
-	return e.runDue()
+	return e.anyReady() && e.runDue()
 }
 
 func (e *expiries) Queued() bool { return e.anyReady() || e.called.Load() }
 
-// Now returns the time since the timer's start. A timer is used on that side of the border of a testing/synctest
-// bubble where it was made: otherwise what adds or extends an entry, and AdvanceClock, panics.
-func (t *SystemTimer) Now() time.Duration { return sched.Since(t.base) }
+func (t *SystemTimer) read() time.Duration { return sched.Since(t.base) }
 
 // Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
 func (t *SystemTimer) Start() {
-	if t.started.Swap(true) {
-		return
+	if !t.started.Swap(true) {
+		sched.Go(func() {
+			for !t.stopped.Load() {
+				t.AdvanceClock(time.Hour)
+			}
+		})
 	}
-	sched.Go(func() {
-		for !t.stopped.Load() {
-			t.AdvanceClock(time.Hour)
-		}
-	})
 }
 
 // Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
-// [Task] and each [*Handle], but no operation of a purgatory. None of them will run. Tasks that workers have
-// claimed still run; Stop does not wait for them and may be called from a task. Stopping again returns nothing.
+// [Task] and each [*Handle], but no operation of a purgatory. Tasks that workers have claimed still run; Stop does
+// not wait for them, and may be called from a task. Stopping again returns nothing.
 func (t *SystemTimer) Stop() (unfired []any) {
 	if t.stopped.Swap(true) {
 		return nil

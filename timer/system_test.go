@@ -156,7 +156,7 @@ func TestADriverDoesNotSleepPastItsWakeUp(t *testing.T) {
 		require.NoError(t, err)
 		defer timer.Stop()
 		readings := time.Duration(0)
-		timer.clock = spied{timer, func() time.Duration { readings++; return timer.Now() + readings*time.Millisecond }, timer.need}
+		timer.clock = spied{timer, func() time.Duration { readings++; return timer.read() + readings*time.Millisecond }, timer.need}
 		require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, 0, 5*time.Millisecond))
 		assert.True(t, timer.AdvanceClock(time.Hour))
 	})

@@ -61,8 +61,8 @@ func newManual(t testing.TB, opts ...Option) *ManualTimer {
 // addIn schedules tt to expire d from now.
 func addIn(t testing.TB, timer Timer, tt *testTask, d time.Duration) {
 	t.Helper()
-	now := timer.Now()
-	require.NoError(t, timer.AddAt(&tt.TaskEntry, now, Deadline(now, d)))
+	now := timer.(clock).read()
+	require.NoError(t, timer.Entries().AddAt(&tt.TaskEntry, now, Deadline(now, d)))
 }
 
 func TestDeadlineSaturates(t *testing.T) {
@@ -152,7 +152,7 @@ func TestAddAtErrors(t *testing.T) {
 	require.ErrorIs(t, m.AddAt(&TaskEntry{}, 0, 1), ErrInvalid)
 	a, b, c := newTask(nil), newTask(nil), newTask(nil)
 	addIn(t, m, a, time.Second)
-	require.ErrorIs(t, m.AddAt(&a.TaskEntry, 0, 1), ErrScheduled)
+	require.ErrorIs(t, m.AddAt(&a.TaskEntry, 0, 1), ErrInvalid)
 	assert.Equal(t, time.Second, a.Deadline(), "a refused Add leaves the entry as it was")
 	addIn(t, m, b, time.Second)
 	err := m.AddAt(&c.TaskEntry, 0, 1)

@@ -2,37 +2,62 @@ package timer
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
+	"unsafe"
+
+	"github.com/delayedop/purgatory/internal/entry"
+	"github.com/delayedop/purgatory/internal/sched"
 )
 
-// Timer is a [SystemTimer] or a [ManualTimer], whose methods say more. It is safe for concurrent use. No method
-// blocks.
+// Timer is a [SystemTimer] or a [ManualTimer]. It is safe for concurrent use. Only AdvanceClock blocks.
 type Timer interface {
 	// Now returns the time since the timer's start.
 	Now() time.Duration
 
-	// AddAt and Cancel schedule and cancel an entry.
-	AddAt(task *TaskEntry, now, deadline time.Duration) error
-	Cancel(task *TaskEntry) bool
-
-	// core keeps other packages from implementing Timer.
-	core() *store
+	// Entries returns what has the other methods.
+	Entries() *Entries
 }
 
-// Entries has the methods of a Timer on entries, for package purgatory: arguments of calls through an interface
+// Entries has the methods of a [ManualTimer], which a [SystemTimer] has, too. Arguments of calls through an interface
 // would be allocated.
 type Entries = store
 
-// EntriesOf returns the entries of t.
-func EntriesOf(t Timer) *Entries { return t.core() }
+// Task is what a timer runs when an entry's deadline has passed.
+type Task interface {
+	// RunTask is called when e has expired, with no lock of the timer held: by a [SystemTimer] on a worker, by
+	// a [ManualTimer] on the goroutine that moves the clock. It may call any method of the timer.
+	RunTask(e *TaskEntry)
+}
+
+// TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once, and may
+// add it again, to any timer, after it has expired or was cancelled. After [TaskEntry.Bind] it is safe for concurrent
+// use. It must not be copied.
+type TaskEntry struct {
+	entry entry.Entry
+	bound Task                 // nil until it is bound, constant afterwards
+	owner sched.Pointer[store] // the timer to which it was added last; see adopt
+}
+
+// taskEntry returns the TaskEntry that begins with e. The conversion is safe: of an operation's, only e is used.
+func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e)) }
+
+var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
+
+// Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
+func (e *TaskEntry) Bind(task Task) {
+	e.bound = task
+	e.entry.Bind()
+}
 
 // Errors of this package, for [errors.Is].
 var (
-	ErrInvalid   = errors.New("timer: invalid argument")
-	ErrStopped   = errors.New("timer: stopped")
-	ErrFull      = errors.New("timer: too many pending entries")
-	ErrScheduled = errors.New("timer: entry is scheduled already")
+	ErrInvalid = errors.New("timer: invalid argument")
+	ErrStopped = errors.New("timer: stopped")
+	ErrFull    = errors.New("timer: too many pending entries")
+
+	errScheduled = fmt.Errorf("%w: the entry is scheduled already", ErrInvalid)
 )
 
 // Never is the latest deadline. No clock reaches it.

@@ -15,7 +15,7 @@ import (
 // it at most three times for each time that it wakes up. Call countingClock before Start.
 func countingClock(timer *SystemTimer) *atomic.Int64 {
 	n := new(atomic.Int64)
-	timer.clock = spied{timer, func() time.Duration { n.Add(1); return timer.Now() }, timer.need}
+	timer.clock = spied{timer, func() time.Duration { n.Add(1); return timer.read() }, timer.need}
 	return n
 }
 
@@ -117,12 +117,12 @@ func TestAnEarlierDeadlineWakesTheDriver(t *testing.T) {
 func TestOnlyAnEarlierTickWakesTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer, readings := newCounted(t, WithShards(2))
-		at := timer.Now() + 30*time.Millisecond // in the lowest wheel
+		at := timer.read() + 30*time.Millisecond // in the lowest wheel
 		add := func(shard int, at time.Duration) (looks int64) {
 			tt := newTask(nil)
 			tt.inShard(shard)
 			readings.Store(0)
-			require.NoError(t, timer.AddAt(&tt.TaskEntry, timer.Now(), at))
+			require.NoError(t, timer.AddAt(&tt.TaskEntry, timer.read(), at))
 			synctest.Wait() // until the driver sleeps again
 			return readings.Load()
 		}
@@ -139,7 +139,7 @@ func TestOnlyAnEarlierTickWakesTheDriver(t *testing.T) {
 	// An addition that is not earlier does not even ask.
 	timer.wake.Store(int64(6 * time.Millisecond))
 	var asked []int64
-	timer.clock = spied{timer, timer.Now, func(tick int64) { asked = append(asked, tick) }}
+	timer.clock = spied{timer, timer.read, func(tick int64) { asked = append(asked, tick) }}
 	for _, tick := range []time.Duration{6, 5} {
 		require.NoError(t, timer.AddAt(&newTask(nil).TaskEntry, 0, tick*time.Millisecond))
 	}

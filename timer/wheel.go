@@ -7,8 +7,8 @@ import (
 	"github.com/delayedop/purgatory/internal/entry"
 )
 
-// timingWheel is a hierarchy of timing wheels. It is not safe for concurrent use, and reads no clock: time is an
-// argument, counted in ticks.
+// timingWheel is a hierarchy of timing wheels. It is not safe for concurrent use, and reads no clock: time is counted in
+// ticks.
 //
 // Write ticks with digits in base size. An entry lies at the level of the highest digit in which its tick
 // differs from now, in the bucket of that digit (docs/internals/decisions.md#the-highest-digit-that-differs):
@@ -70,9 +70,8 @@ func (w *timingWheel) put(e *entry.Entry, tick int64) (first int64) {
 		first = slot * span
 		slot %= w.size
 	}
-	if int(l) >= len(w.levels) {
+	for int(l) >= len(w.levels) {
 		w.grow()
-		return w.put(e, tick)
 	}
 	lv := &w.levels[l]
 	lv.buckets[slot].Push(e)
@@ -93,10 +92,7 @@ func (w *timingWheel) grow() {
 func (w *timingWheel) next() (bucket *entry.List, first int64, l int) {
 	now, span := w.now, int64(1)
 	for l := range w.levels {
-		above := now >> w.shift
-		if w.shift == 0 {
-			above = now / w.size
-		}
+		above := now / w.size
 		lv := &w.levels[l]
 		for i := (now - above*w.size) >> 6; i < int64(len(lv.filled)); i++ {
 			for word := lv.filled[i]; word != 0; lv.filled[i] = word {

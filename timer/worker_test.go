@@ -41,7 +41,7 @@ func TestBlockedTaskDelaysNobodyWhileAWorkerIsFree(t *testing.T) {
 func TestAWorkerReadsTheClockOnceForAllThatIsDue(t *testing.T) {
 	m := newManual(t)
 	readings := 0
-	m.clock = spied{m, func() time.Duration { readings++; return m.Now() }, m.need}
+	m.clock = spied{m, func() time.Duration { readings++; return m.read() }, m.need}
 	tasks := make([]*testTask, runLength)
 	for i := range tasks {
 		tasks[i] = newTask(nil)

@@ -226,7 +226,7 @@ func TestDueEntriesDoNotWaitForTheBucketsOfOtherShards(t *testing.T) {
 	due.inShard(1)
 	addIn(t, m, due, 60)
 	left := -1
-	m.clock = spied{m, m.Now, func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.spill))) }}
+	m.clock = spied{m, m.read, func(int64) { left = max(left, len(listOf(t, &m.shard(0).mu.spill))) }}
 	assert.True(t, m.flush(64))
 	assert.Greater(t, left, n/2)
 	m.Stop()

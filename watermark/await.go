@@ -123,7 +123,7 @@ func (s *shared[K]) sit(m *member, done <-chan struct{}) (how exit, woken, idle 
 	a := m.alarm
 	which := first(s.over, done, a.rang)
 	m.timeIsUp = which == 2
-	if idle = m.timeIsUp || a.timer.Cancel(&a.entry); !idle {
+	if idle = m.timeIsUp || a.timer.Entries().Cancel(&a.entry); !idle {
 		m.timeIsUp = true // the alarm is about to ring
 	}
 	if which > 0 || !idle {

@@ -121,7 +121,7 @@ func (a *alarm) RunTask(*timer.TaskEntry) {
 func (s *shared[K]) set(m *member) error {
 	a := m.alarm
 	a.of, a.m = s, m
-	return a.timer.AddAt(&a.entry, a.now, a.deadline)
+	return a.timer.Entries().AddAt(&a.entry, a.now, a.deadline)
 }
 
 func (s *shared[K]) ring(m *member) { s.w.leave(s, m, timesOut) }

@@ -140,7 +140,7 @@ func TestOneThatTimesOutTakesNobodysToken(t *testing.T) {
 		s := w.mu.first
 		s.again = true // as outside of a bubble
 		m := s.first
-		require.True(t, w.p.Timer().Cancel(&m.alarm.entry), "as a worker does")
+		require.True(t, w.p.Timer().Entries().Cancel(&m.alarm.entry), "as a worker does")
 		s.ring(m)
 		w.Close(errGone)
 		stays.returned(t, errGone)

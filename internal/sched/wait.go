@@ -36,8 +36,8 @@ func AfterFunc(d time.Duration, f func()) { time.AfterFunc(d, f) }
 type Alarm struct{ timer *time.Timer }
 
 // NewAlarm returns an Alarm for f, which is not set. It runs f on a goroutine of its own.
-func NewAlarm(f func()) Alarm {
-	a := Alarm{time.AfterFunc(math.MaxInt64, f)}
+func NewAlarm(f func()) *Alarm {
+	a := &Alarm{time.AfterFunc(math.MaxInt64, f)}
 	a.timer.Stop()
 	return a
 }

@@ -23,6 +23,8 @@ import (
 type stopped struct {
 	timer interface {
 		timer.Timer
+		AddAt(e *timer.TaskEntry, now, deadline time.Duration) error
+		Cancel(e *timer.TaskEntry) bool
 		AdvanceClock(d time.Duration) bool
 		AfterFunc(d time.Duration, f func()) (*timer.Handle, error)
 		Extend(e *timer.TaskEntry, deadline time.Duration) bool
@@ -59,7 +61,7 @@ func (s *stopped) add(c *counted, deadline time.Duration) {
 		s.err = errors.New("added after Stop has returned")
 	case err == nil:
 		c.added++
-	case !errors.Is(err, timer.ErrStopped) && !errors.Is(err, timer.ErrScheduled):
+	case !errors.Is(err, timer.ErrStopped) && !errors.Is(err, timer.ErrInvalid):
 		s.err = err
 	}
 }

@@ -581,7 +581,7 @@ func TestOddUsersOfAPurgatory(t *testing.T) {
 				return "returns"
 			},
 		},
-		{Of: []string{"Timer.AddAt", "Timer.Cancel", "Timer.Now"}, Not: "New refuses a timer that is not of package timer"},
+		{Of: []string{"Timer.Entries", "Timer.Now"}, Not: "New refuses a timer that is not of package timer"},
 	}
 	for on, end := range ends {
 		want := map[string]string{"in a check": "3", "in a check of two keys": "3", "by CancelForKey": "1", "by Close": "<nil>", "while it is tried": "1"}[on]

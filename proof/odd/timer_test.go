@@ -114,21 +114,12 @@ func (w *timers) End() {
 // both are the things of both timers.
 func both(method string) []string { return []string{"SystemTimer." + method, "ManualTimer." + method} }
 
-// either is what both have.
-type either interface {
-	timer.Timer
-	AfterFunc(d time.Duration, f func()) (*timer.Handle, error)
-	ScheduleAtFixedRate(first, period time.Duration, f func()) (*timer.Handle, error)
-	ScheduleWithFixedDelay(first, delay time.Duration, f func()) (*timer.Handle, error)
-	CancelAll(tasks []*timer.TaskEntry) int
-}
-
 // of returns the timer that a cell is about.
-func (w *timers) of(d *Do) either {
+func (w *timers) of(d *Do) *timer.Entries {
 	if strings.HasPrefix(d.Of, "Manual") {
-		return w.manual
+		return w.manual.Entries()
 	}
-	return w.system
+	return w.system.Entries()
 }
 
 // pass lets time pass for that timer.
@@ -144,7 +135,7 @@ func (w *timers) pass(d *Do, by time.Duration) {
 func TestOddUsersOfATimer(t *testing.T) {
 	const period = time.Minute
 	rows := []Row[*timers]{
-		{Of: []string{"Timer.AddAt", "Timer.Cancel", "Timer.Now"}, Not: "only package timer can implement it"},
+		{Of: []string{"Timer.Entries", "Timer.Now"}, Not: "only package timer can make Entries"},
 		{Of: []string{"WithLogger(l)"}, Not: "one record in the life of a process goes there, on the goroutine that calls Start"},
 		{
 			Of: both("CancelAll(tasks)"), On: "afterwards", Want: ofSlices("2 <nil>"),

@@ -135,6 +135,8 @@ type timed struct {
 	*timing
 	timer interface {
 		timer.Timer
+		AddAt(task *timer.TaskEntry, now, deadline time.Duration) error
+		Cancel(task *timer.TaskEntry) bool
 		AdvanceClock(d time.Duration) bool
 		Pending() int
 		Extend(task *timer.TaskEntry, deadline time.Duration) bool
@@ -284,7 +286,7 @@ func (r *timed) accepts(err error, scheduled bool) bool {
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, timer.ErrFull) && r.maxPending > 0, errors.Is(err, timer.ErrStopped) && r.stopping, errors.Is(err, timer.ErrScheduled) && scheduled:
+	case errors.Is(err, timer.ErrFull) && r.maxPending > 0, errors.Is(err, timer.ErrStopped) && r.stopping, errors.Is(err, timer.ErrInvalid) && scheduled:
 	default:
 		r.fault("refused: %v", err)
 	}
@@ -305,7 +307,7 @@ func (r *timed) last() {
 			explore.Settle()
 		}
 	}
-	if due, _ := timer.EntriesOf(r.timer).Due(); r.timer.Pending() != 0 || due != 0 {
+	if due, _ := r.timer.Entries().Due(); r.timer.Pending() != 0 || due != 0 {
 		r.fault("%d are pending when all has passed, and %d due", r.timer.Pending(), due)
 	}
 	adds, ends := 0, 0

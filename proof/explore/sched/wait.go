@@ -66,7 +66,7 @@ type Alarm struct {
 }
 
 // NewAlarm returns an Alarm for f, which is not set.
-func NewAlarm(f func()) Alarm { return Alarm{f: f} }
+func NewAlarm(f func()) *Alarm { return &Alarm{f: f} }
 
 // Set makes the alarm go off at the given time, and not when it was to before.
 func (a *Alarm) Set(at time.Time) {

@@ -201,7 +201,8 @@ func addAndCancel(n int) {
 	}
 	for ; n > 0; n -= batch {
 		for i := range entries {
-			add(t, &entries[i], lifetime)
+			now := t.Now()
+			added(t.AddAt(&entries[i], now, now+lifetime))
 			if !t.Cancel(&entries[i]) {
 				panic("it was not pending")
 			}
@@ -215,7 +216,7 @@ func addAndExpire(n int) {
 	entries := make([]timer.TaskEntry, n)
 	for i := range entries {
 		entries[i].Bind(&ran)
-		add(t, &entries[i], 31*time.Second+time.Duration(i*29)*time.Second/time.Duration(n))
+		added(t.AddAt(&entries[i], t.Now(), 31*time.Second+time.Duration(i*29)*time.Second/time.Duration(n)))
 	}
 	t.AdvanceClock(2 * time.Minute)
 	if ran.ran != n {
@@ -223,9 +224,8 @@ func addAndExpire(n int) {
 	}
 }
 
-func add(t timer.Timer, e *timer.TaskEntry, d time.Duration) {
-	now := t.Now()
-	if err := t.AddAt(e, now, now+d); err != nil {
+func added(err error) {
+	if err != nil {
 		panic(err)
 	}
 }
