@@ -75,11 +75,10 @@ func TestAnEndedOperationCanBeCollected(t *testing.T) {
 			met.Store(true)
 			p.CheckAndComplete("a")
 		},
-		"all of it": func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { p.CancelForKey("b", errGone) },
-		"cancel":    func(p *stringPurgatory, _ *atomic.Bool, all []weak.Pointer[op]) { cancelAll(p, all) },
-		"force":     func(p *stringPurgatory, _ *atomic.Bool, all []weak.Pointer[op]) { forceAll(t, p, all) },
-		"expire":    func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { p.AdvanceClock(time.Minute) },
-		"close":     func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { _ = p.Close() },
+		"cancel": func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { p.CancelForKey("b", errGone) },
+		"force":  func(p *stringPurgatory, _ *atomic.Bool, all []weak.Pointer[op]) { forceAll(t, p, all) },
+		"expire": func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { p.AdvanceClock(time.Minute) },
+		"close":  func(p *stringPurgatory, _ *atomic.Bool, _ []weak.Pointer[op]) { _ = p.Close() },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -91,13 +90,6 @@ func TestAnEndedOperationCanBeCollected(t *testing.T) {
 			gone(t, all)
 			runtime.KeepAlive(p)
 		})
-	}
-}
-
-//go:noinline
-func cancelAll(p *stringPurgatory, all []weak.Pointer[op]) {
-	for _, w := range all {
-		p.Cancel(w.Value(), errGone)
 	}
 }
 

@@ -3,6 +3,7 @@
 package purgatory
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -71,5 +72,30 @@ func TestAnIdlePurgatoryHasAnsweredAndRunsNothingEveryInterleaving(t *testing.T)
 			t.Errorf("%s: %v, after %d schedules; replay %s", name, r.Failure, r.Schedules, r.Schedule)
 		}
 		t.Logf("%s: %d schedules", name, r.Schedules)
+	}
+}
+
+// An operation whose key is full is refused, and has no callback, also if its timeout passes while it is being registered.
+func TestARefusalBesideItsTimeoutEveryInterleaving(t *testing.T) {
+	t.Cleanup(explore.Close)
+	setup := func(spawn func(string, func())) func() error {
+		clock, err := timer.NewManualTimer()
+		p := Must(New[int]("full", WithTimer(clock), WithMaxPendingPerKey(1)))
+		var first, o drained
+		if _, err = p.TryCompleteElseWatch(&first, NoTimeout, 1); err != nil {
+			return func() error { return err }
+		}
+		spawn("register", func() { _, err = p.TryCompleteElseWatch(&o, 0, 1) })
+		spawn("time", func() { p.AdvanceClock(time.Millisecond) })
+		return func() error {
+			if o.answered || o.Outcome() != operation.Pending || clock.Pending() != 0 || !errors.Is(err, ErrFull) {
+				return fmt.Errorf("%w; answered %v, %v", err, o.answered, o.Outcome())
+			}
+			return nil
+		}
+	}
+	r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
+	if r.Failure != nil || r.Schedules < 2 {
+		t.Errorf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 	}
 }

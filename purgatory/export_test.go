@@ -56,11 +56,6 @@ func (p *Purgatory[K]) Watchers() *watchers.Watchers[K] { return p.watchers }
 // OwnTimer returns the timer that p has made.
 func (p *Purgatory[K]) OwnTimer() *timer.SystemTimer { return p.ownTimer }
 
-// SetTimer has p use t. Call it before p is used.
-func (p *Purgatory[K]) SetTimer(t timer.Timer) {
-	p.cfg.timer, p.entries = t, t.Entries()
-}
-
 // Reaping reports whether the reaper was started.
 func (p *Purgatory[K]) Reaping() bool { return p.reaping.off.Load() }
 

@@ -99,18 +99,6 @@ func TestEachErrorMatchesOnlyItself(t *testing.T) {
 	}
 }
 
-// thenTimer calls a function after each addition.
-type thenTimer struct {
-	*timer.SystemTimer
-	then func()
-}
-
-func (t *thenTimer) AddAt(task *timer.TaskEntry, now, deadline time.Duration) error {
-	err := t.SystemTimer.AddAt(task, now, deadline)
-	t.then()
-	return err
-}
-
 // An operation is used once, also one that was refused, whenever that was. It has no outcome, no callback runs, and nothing refers to
 // it: neither a list, nor the timer, nor the cause of a cancellation.
 func TestARefusedOperationIsUsed(t *testing.T) {
@@ -155,25 +143,6 @@ func TestARefusedOperationIsUsed(t *testing.T) {
 			assert.EqualValues(t, 1, o.tries.Load())
 		})
 	}
-}
-
-// A worker of the timer that has claimed the entry of an operation finds that it was refused meanwhile.
-func TestARefusalDuringItsTimeoutRunsNoCallback(t *testing.T) {
-	p := open[int](t, purgatory.WithMaxPendingPerKey(1), purgatory.WithoutReaper())
-	submitted(t, p, 1)
-	passes := &thenTimer{p.OwnTimer(), func() { eventually(t, p.OwnTimer().Idle, "a worker finds the operation held") }}
-	p.SetTimer(passes)
-	o := &op{}
-	_, err := p.TryCompleteElseWatch(o, 0, 1)
-	require.ErrorIs(t, err, purgatory.ErrFull)
-	soon(t, "a wait that is refused returns", func() {
-		passes.then = func() {
-			eventually(t, func() bool { return p.OwnTimer().AdvanceClock(time.Millisecond) }, "its timeout passes")
-			eventually(t, p.OwnTimer().Idle, "a worker finds it held")
-		}
-		assert.ErrorIs(t, p.Await(t.Context(), time.Microsecond, func() bool { return false }, 1), purgatory.ErrFull)
-	})
-	pending(t, o)
 }
 
 // A method that is given an operation of another purgatory changes nothing in either
