@@ -328,12 +328,11 @@ func TestExtendMovesTheDeadline(t *testing.T) {
 			o := &op{}
 			submit(t, p, o, time.Second, "a", "b")
 			p.AdvanceClock(500 * time.Millisecond)
-			var last time.Duration
 			for _, move := range moves {
 				assert.True(t, p.Extend(o, move))
-				last = move
+				p.AdvanceClock(0) // it has not expired
 			}
-			if last > time.Millisecond {
+			if last := moves[len(moves)-1]; last > time.Millisecond {
 				p.AdvanceClock(last - 1)
 				pending(t, o)
 			}
