@@ -163,7 +163,9 @@ func TestAReadEndsWithItsWait(t *testing.T) {
 // before AwaitRead has registered, so they are explored only beside verbs that end the wait
 // in any case.
 func TestReads(t *testing.T) {
+	late := readVerb{"check-expire", true, raise(func(r *reader) { r.p.CheckAndComplete(r.keys[0]); r.p.AdvanceClock(timeout) })}
 	for _, fails := range []bool{false, true} {
+		exploreRead(t, *pairBound, fails, late) // one more read follows the timeout
 		for i, a := range readVerbs {
 			if a.raises || a.name == "ctx" || a.name == "close" {
 				exploreRead(t, *pairBound, fails, a)
