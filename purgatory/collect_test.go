@@ -156,13 +156,12 @@ func TestABlockedCallbackKeepsNoOperationOfItsCheck(t *testing.T) {
 			submit(t, p, blocks, hour, "a")
 			all := submittedWeakly(t, p, new(atomic.Bool), 50, "a")
 			met.Store(true)
-			var wg sync.WaitGroup
-			wg.Go(func() { check(p) })
+			wait := inBackground(func() { check(p) })
 			<-in
 			forceAll(t, p, all)
 			gone(t, append(all, answered...))
 			close(out)
-			wg.Wait()
+			wait()
 		})
 	}
 }
@@ -316,8 +315,7 @@ func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
 		return all
 	}()
 	submit[any](t, p, &op{complete: func() { close(in); <-out }}, hour, "all")
-	var wg sync.WaitGroup
-	wg.Go(func() { p.CancelForKey("all", nil) })
+	wait := inBackground(func() { p.CancelForKey("all", nil) })
 	<-in
 	runtime.GC()
 	kept := 0
@@ -328,7 +326,7 @@ func TestABlockedCallbackKeepsNoKeyOfAnAnsweredOperation(t *testing.T) {
 	}
 	assert.LessOrEqual(t, kept, 1)
 	close(out)
-	wg.Wait()
+	wait()
 }
 
 // Records that wait for a logger that blocks keep no operation.

@@ -3,10 +3,12 @@ package purgatorytest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,16 +160,17 @@ func TestALockThatAConditionNeedsEndsTheProgram(t *testing.T) {
 			c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestALockThatAConditionNeedsEndsTheProgram$")
 			c.Env = append(os.Environ(), inChild+"="+how)
 			out, err := c.CombinedOutput()
-			require.Error(t, err)
-			text := string(out)
-			require.Contains(t, text, "panic: purgatorytest: a TryComplete waits for a lock, and nothing has moved for 60ms")
+			if errors.Is(err, syscall.ENOEXEC) {
+				t.Skip("an emulator runs the test: it cannot start itself")
+			}
+			require.Contains(t, string(out), "panic: purgatorytest: a TryComplete waits for a lock, and nothing has moved for 60ms")
 			for _, want := range map[string][]string{
 				"check":  {"(*produce).TryComplete", "CheckAndComplete", "stuckUnderLock"},
 				"read":   {"(*produce).TryComplete", "CheckAndComplete", "stuckUnderLock"},
 				"clock":  {"(*produce).TryComplete"},
 				"worker": {"(*produce).TryComplete"},
 			}[how] {
-				assert.Contains(t, text, want)
+				assert.Contains(t, string(out), want)
 			}
 		})
 	}
