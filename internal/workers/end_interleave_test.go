@@ -80,12 +80,12 @@ func TestAnIdlePoolHasNoWorkAndNoWorkerEveryInterleaving(t *testing.T) {
 						for !e.idle() {
 							sched.Pause(0, never)
 						}
-						sees("idle", peek(&e.p.lingers) == int64(dismissed))
+						sees("idle", peek(&e.p.lingers) == int64(woken))
 						e.p.Dismiss()
 						for !e.idle() {
 							sched.Pause(0, never)
 						}
-						sees("idle after Dismiss", peek(&e.p.lingers) == int64(dismissed))
+						sees("idle after Dismiss", peek(&e.p.lingers) == int64(woken))
 						explore.Settle()
 						sees("when nobody goes on", peek(&e.p.running) != 0 || peek(&e.p.lingers) != int64(nobody))
 						sched.Advance(lingering) // a timer that is set has nobody to end

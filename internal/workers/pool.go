@@ -35,7 +35,7 @@ type Pool struct {
 
 	may     sched.Bool   // a worker may linger
 	bubble  bool         // the pool was made in a synctest bubble
-	lingers sched.Uint32 // whoever changes one to another value puts a token into wake
+	lingers sched.Uint32 // whoever changes one to woken puts a token into wake
 	timed   sched.Bool   // a timer is set, see linger
 	wake    sched.Token
 }
@@ -44,8 +44,7 @@ type Pool struct {
 const (
 	nobody uint32 = iota
 	one
-	woken     // nobody, but a worker has yet to take the token: until then no other lingers
-	dismissed // as woken, and that worker must not work
+	woken // nobody, but a worker has yet to take the token: until then no other lingers
 )
 
 const lingering = 10 * time.Millisecond
@@ -69,11 +68,17 @@ func (p *Pool) Init(limit int, job Job) {
 
 // Kick wakes the worker that lingers, or starts one if there is room.
 func (p *Pool) Kick() {
-	if p.lingers.Load() == one && p.lingers.CompareAndSwap(one, woken) {
-		p.wake.Put()
-	} else if p.admit() {
+	if !p.rouse() && p.admit() {
 		sched.Go(p.loop)
 	}
+}
+
+// rouse wakes the worker that lingers, if there is one. It ends if it finds no work.
+func (p *Pool) rouse() (ok bool) {
+	if ok = p.lingers.Load() == one && p.lingers.CompareAndSwap(one, woken); ok {
+		p.wake.Put()
+	}
+	return ok
 }
 
 // MayLinger lets a worker that finds no more work wait for some: see docs/internals/decisions.md#a-worker-lingers.
@@ -86,13 +91,7 @@ func (p *Pool) MayLinger() {
 // Dismiss ends the worker that lingers. From now on none lingers.
 func (p *Pool) Dismiss() {
 	p.may.Store(false)
-	p.dismiss()
-}
-
-func (p *Pool) dismiss() {
-	if p.lingers.CompareAndSwap(one, dismissed) {
-		p.wake.Put()
-	}
+	p.rouse()
 }
 
 func (p *Pool) admit() bool {
@@ -124,8 +123,8 @@ func (p *Pool) KickIfQueued() {
 	}
 }
 
-// Idle reports whether no worker runs, and none that was dismissed has yet to end.
-func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != dismissed }
+// Idle reports whether no worker runs, and none that was woken has yet to.
+func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != woken }
 
 // Running returns how many workers run or are being started.
 func (p *Pool) Running() int { return int(p.running.Load() % starting) }
@@ -135,8 +134,8 @@ func (p *Pool) run() {
 	}
 }
 
-// linger waits until the worker is woken, and reports whether it is to work again: not if it was dismissed, and
-// not where it must not linger, as in a bubble in which the pool was not made, or beside another one.
+// linger waits until the worker is woken, and reports whether it is to work again: not where it must not linger, as in a
+// bubble in which the pool was not made, or beside another one.
 func (p *Pool) linger() (again bool) {
 	if !p.may.Load() || sched.InBubble() != p.bubble || !p.lingers.CompareAndSwap(nobody, woken) {
 		return false
@@ -150,14 +149,11 @@ func (p *Pool) linger() (again bool) {
 	}
 	if !p.timed.Swap(true) {
 		sched.AfterFunc(lingering, func() {
-			p.timed.Store(false) // before dismiss: a worker that begins to wait later sets a timer
-			p.dismiss()
+			p.timed.Store(false) // before rouse: a worker that begins to wait later sets a timer
+			p.rouse()
 		})
 	}
 	sched.Receive(p.wake)
-	if p.lingers.CompareAndSwap(dismissed, nobody) {
-		return false
-	}
 	again = p.admit()
 	p.lingers.Store(nobody)
 	return again

@@ -11,9 +11,9 @@
  * only after its first piece of work that it has started.
  *
  * With LINGERS a worker that has done work may linger. Who wakes it, a kick or the timer, puts a token into a channel
- * that has room for one. It counts as none until it has asked for a place; the timer dismisses it. BUG_TOKEN lets another
+ * that has room for one. It counts as none until it has asked for a place. BUG_TOKEN lets another
  * one linger before the token is taken, so that a second token finds no room. The timer fires at any time; it says that
- * it is not set any more before it looks for somebody to dismiss, and BUG_TIMED after.
+ * it is not set any more before it looks for somebody to wake, and BUG_TIMED after.
  */
 
 #ifndef LIMIT
@@ -34,7 +34,7 @@ byte done;
 byte running;
 bool starting;
 
-mtype = { nobody, one, woken, dismissed };
+mtype = { nobody, one, woken };
 mtype lingers = nobody;
 bool timed;
 chan wake = [1] of { bit };
@@ -62,10 +62,10 @@ inline kick() {
 	}
 }
 
-inline dismiss() {
+inline rouse() {
 	atomic {
 		if
-		:: lingers == one -> lingers = dismissed; put()
+		:: lingers == one -> lingers = WOKEN; put()
 		:: else
 		fi
 	}
@@ -73,11 +73,11 @@ inline dismiss() {
 
 proctype timer() {
 #ifdef BUG_TIMED
-	dismiss();
+	rouse();
 	timed = false
 #else
 	timed = false;
-	dismiss()
+	rouse()
 #endif
 }
 
@@ -133,18 +133,19 @@ begin:
 		}
 		wake ? _;
 		if
-		:: atomic { lingers == dismissed -> lingers = nobody }; goto over
+		:: atomic { running < LIMIT && !starting -> running++; starting = true; worked = true }
+		:: atomic { running == LIMIT || starting -> worked = false }
+		fi;
+		if
 		:: atomic { lingers == woken -> lingers = nobody }
 		:: atomic { lingers == nobody || lingers == one -> skip }
 		fi;
 		if
-		:: atomic { running < LIMIT && !starting -> running++; starting = true }; goto begin
-		:: atomic { running == LIMIT || starting -> skip }
+		:: worked -> goto begin
+		:: else
 		fi
 	:: skip /* it must not, or another one does */
-	fi;
-over:
-	skip
+	fi
 }
 
 proctype producer() {
