@@ -257,7 +257,7 @@ func (o *chaotic) TryComplete() bool {
 	defer o.busy.Add(-1)
 	o.tries.Add(1)
 	met := o.met() // before anything else
-	if o.c.nested && rand.IntN(20) == 0 && o.nested.Add(1) < 20 {
+	if o.c.nested && rand.IntN(20) == 0 && o.nested.Add(1) < 4 {
 		o.c.call(o.c.keys(rand.IntN(len(o.c.levels)))...)
 	}
 	if !met {
