@@ -108,6 +108,25 @@ func TestAFloodLeavesRoomForOtherTenants(t *testing.T) {
 	}
 }
 
+// A line is full of those who wait: who need not wait is served, by Start as by Take.
+func TestAFullLineServesWhoNeedNotWait(t *testing.T) {
+	q, _ := manual[int](t, WithMaxWaiting(1))
+	a := Place{Kinds: []string{"a"}}
+	require.NoError(t, q.Put(1, a))
+	require.NoError(t, q.Put(2, a))
+	waits := started(t, q)
+	item, err := q.Take(background, time.Second, a)
+	require.NoError(t, err)
+	assert.Equal(t, 1, item)
+	gets(t, started(t, q, a), 2)
+	_, err = q.Start(time.Second, nil, a)
+	require.ErrorIs(t, err, ErrFull)
+	assert.False(t, over(waits))
+	s := q.Stats()
+	assert.Equal(t, []int64{2, 1, 1}, []int64{s.Served, s.Refused, int64(s.Waiting)})
+	check(t, q)
+}
+
 func TestKeptItemsAreBounded(t *testing.T) {
 	q, _ := manual[int](t, WithMaxItems(2))
 	require.NoError(t, q.Put(1))

@@ -136,13 +136,16 @@ func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (ti
 	if len(p.Kinds) > cap(w.spots) {
 		w.spots = make([]spot[T], 0, len(p.Kinds))
 	}
-	if err = q.admitLocked(p, timeout); err != nil {
-		return false, err
+	full := q.admitLocked(p, timeout)
+	if q.mu.draining {
+		return false, full
 	}
 	q.lineUpLocked(w, p, now)
-	if len(w.spots) > 0 && timeout < timer.Never {
+	if len(w.spots) > 0 && (full != nil || timeout < timer.Never) {
 		w.deadline = timer.Deadline(now, timeout)
-		if timeout <= 0 {
+		if err = full; err != nil {
+			q.mu.counts.Refused++
+		} else if timeout <= 0 {
 			q.mu.counts.Expired++
 			err = errExpired
 		} else if err = q.timer.Entries().AddAt(&w.entry, now, w.deadline); err != nil {
@@ -163,7 +166,7 @@ func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (ti
 	return timed, err
 }
 
-// admitLocked returns why a request at p may not wait.
+// admitLocked returns why a request at p may not wait, even if it need not.
 func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
 	switch {
 	case q.mu.closed != nil:
@@ -173,7 +176,6 @@ func (q *Queue[T]) admitLocked(p *Place, timeout time.Duration) error {
 	case q.maxWaiting == 0 || timeout <= 0 || q.mu.tenants[p.Tenant] < q.maxWaiting-q.mu.waiting:
 		return nil // who does not wait takes no place
 	}
-	q.mu.counts.Refused++
 	return fail(ErrFull, "%d of at most %d wait, %d of them for tenant %q", q.mu.waiting, q.maxWaiting, q.mu.tenants[p.Tenant], p.Tenant)
 }
 
