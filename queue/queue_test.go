@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net"
 	"runtime"
@@ -354,6 +356,50 @@ func TestACallbackThatPanicsOrExitsIsCounted(t *testing.T) {
 	})
 }
 
+// It has no worker of the timer, and ends nothing but itself, as on one.
+func TestACallbackThatPanicsThoughItsTimerIsFullOrStopped(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	for name, prepare := range map[string]func(clock *timer.ManualTimer){
+		"full":    func(clock *timer.ManualTimer) { _, _ = clock.AfterFunc(time.Hour, func() {}) },
+		"stopped": func(clock *timer.ManualTimer) { clock.Stop() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+			clock, err := timer.NewManualTimer(timer.WithMaxPending(1))
+			require.NoError(t, err)
+			q := newQueue[int](t, WithTimer(clock))
+			_, err = q.Start(timer.Never, func(int, error) { panic("a callback") })
+			require.NoError(t, err)
+			prepare(clock)
+			require.NoError(t, q.Put(1))
+			require.NoError(t, q.Shutdown(t.Context()), name)
+			synctest.Wait()
+			assert.Contains(t, log.String(), "a callback", name)
+			check(t, q)
+		})
+	}
+}
+
+// The cause of a Close is the user's: whatever it says that it is, it reaches those who wait.
+func TestACauseThatIsEverythingIsTheCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := manual[int](t)
+		var err error
+		go func() { _, err = q.Take(background, timer.Never) }()
+		synctest.Wait()
+		q.Close(everything{})
+		synctest.Wait()
+		assert.Equal(t, everything{}, err)
+	})
+}
+
+// everything is an error that is every other.
+type everything struct{}
+
+func (everything) Error() string { return "everything" }
+func (everything) Is(error) bool { return true }
+
 func TestACallbackRunsThoughItsTimerIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, err := timer.NewSystemTimer()
@@ -383,6 +429,7 @@ func TestATimerThatIsFullRefuses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.Take(background, time.Second)
 	require.ErrorIs(t, err, ErrFull)
+	assert.Equal(t, "queue: full: timer: too many pending entries: the maximum is 1", err.Error())
 	assert.EqualValues(t, 1, q.Stats().Refused)
 	require.NoError(t, q.Put(1))
 	gets(t, w, 1)

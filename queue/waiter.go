@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/delayedop/purgatory/internal/guard"
 	"github.com/delayedop/purgatory/internal/sched"
 	"github.com/delayedop/purgatory/timer"
 )
@@ -65,7 +66,7 @@ func (q *Queue[T]) waitLocked(ctx context.Context, gone <-chan struct{}, timeout
 			q.leave(w, errGone, &q.mu.counts.Left)
 			sched.Receive(w.ready) // it has left, or an item has come meanwhile
 		}
-		if item, err = w.item, w.err; errors.Is(err, errGone) {
+		if item, err = w.item, w.err; err == errGone { //nolint:errorlint // that very error: another's Is is user code
 			err = context.Cause(ctx)
 		}
 	}
@@ -154,7 +155,7 @@ func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (ti
 			if errors.Is(err, timer.ErrStopped) {
 				kind = ErrClosed
 			}
-			err = fail(kind, "%w", err)
+			err = fail(kind, "%v", err)
 		}
 		if timed = err == nil; !timed {
 			q.quitLocked(w) // those behind it need more than there is: they did before it came
@@ -310,7 +311,10 @@ func (q *Queue[T]) finish(w *waiter[T]) {
 	if now := q.timer.Now(); w.done == nil {
 		close(w.ready)
 	} else if !claimed && q.timer.Entries().AddAt(&w.entry, now, now) != nil { // the timer is stopped, or full
-		sched.Go(func() { w.RunTask(nil) })
+		sched.Go(func() {
+			defer guard.Recover(nil) // as a worker does
+			w.RunTask(nil)
+		})
 	}
 }
 
