@@ -45,8 +45,8 @@ func WithMaxWaiting(n int) Option {
 	return positive("WithMaxWaiting", n, func(c *config) { c.maxWaiting = n })
 }
 
-// WithMaxItems limits how many units are kept, of all kinds together: beyond it, [Queue.Put] returns [ErrFull]. A request
-// for more units can never be met: [ErrInvalid]. Default: as many as an int counts.
+// WithMaxItems limits how many units are kept, of all kinds together: beyond it, [Queue.Put] returns [ErrFull], even if
+// somebody waits for what is put. A request for more units can never be met: [ErrInvalid]. Default: as many as an int counts.
 func WithMaxItems(n int) Option {
 	return positive("WithMaxItems", n, func(c *config) { c.maxItems = n })
 }

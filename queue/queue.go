@@ -217,7 +217,8 @@ func (q *Queue[T]) Put(item T, at ...Place) error {
 
 // PutBack gives back an item, or units, that was taken and is not done with, as that of a worker that has died: it comes
 // before all that is kept, behind what was put back before, past WithMaxItems, and its tenant is not charged again. Of the
-// place only the kind and N count. No more can be put back than was taken and has not been put back.
+// place only the kind and N count. No more can be put back than was taken and has not been put back, nor in one call than
+// WithMaxItems.
 //
 // Errors: [ErrClosed] or the cause that was given to Close, [ErrInvalid]. Then the item is still the caller's.
 func (q *Queue[T]) PutBack(item T, at ...Place) error {

@@ -3,14 +3,14 @@ package queue
 import "time"
 
 // Stats is a picture of a queue. Units are counted as they come and go: Put + Back = Handed + Items + what Close has
-// returned. Requests are counted when they end: Served, Expired, Left and Refused.
+// returned, in the arithmetic of int64, which wraps around. Requests are counted when they end: Served, Expired, Left and Refused.
 type Stats struct {
 	Put, Back, Handed int64 // units: put, put back, handed over
 	PutRefused        int64 // units, with ErrFull
 	Served            int64 // requests that have got what they asked for
 	Expired           int64 // requests that ended with ErrExpired or ErrStale
-	Left              int64 // requests that their context, Stop, Close or Shutdown has ended
-	Refused           int64 // requests that ended with ErrFull
+	Left              int64 // requests that their context, Stop, Close or Shutdown has ended while they waited
+	Refused           int64 // requests that ended with ErrFull, or with ErrClosed since the timer has stopped
 
 	Waiting int           // requests
 	Items   int           // units that are kept
