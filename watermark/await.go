@@ -111,14 +111,14 @@ func (s *shared[K]) sit(m *member, done <-chan struct{}) (how exit, woken, idle 
 		return how, woken, true, nil
 	}
 	if err = s.set(m); err != nil {
-		if how = w.leave(s, m, isRefused); how == isRefused {
-			kind := purgatory.ErrFull
-			if errors.Is(err, timer.ErrStopped) {
-				kind = purgatory.ErrClosed
-			}
-			err = w.fails(s.position, fmt.Errorf("%w: %w", kind, err))
+		if how = w.leave(s, m, isRefused); how != isRefused {
+			return how, false, true, nil
 		}
-		return how, false, true, err
+		kind := purgatory.ErrFull
+		if errors.Is(err, timer.ErrStopped) {
+			kind = purgatory.ErrClosed
+		}
+		return how, false, true, w.fails(s.position, fmt.Errorf("%w: %w", kind, err))
 	}
 	a := m.alarm
 	which := first(s.over, done, a.rang)

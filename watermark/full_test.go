@@ -124,3 +124,21 @@ func TestAReachedPositionIsNotRefused(t *testing.T) {
 		left(t, w)
 	})
 }
+
+// A position that is reached while the timer refuses the timeout is reached: the check of that Advance has yet to find the wait.
+func TestAReachedPositionIsReachedThoughTheTimerIsFull(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *strings, w *Watermark[string]) {
+		m := w.timed(time.Minute, true)
+		s, _, starts, err := w.enter(arrival{inBubble: true, m: m}, 5)
+		require.NoError(t, err)
+		require.True(t, starts)
+		require.NoError(t, s.start())
+		p.Timer().Entries().Stop() // refuses, as one that is full
+		w.at.Store(5)
+		how, _, _, err := s.sit(m, nil)
+		require.Equal(t, getsThere, how)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, w.Stats().Served)
+		left(t, w)
+	})
+}
