@@ -127,6 +127,29 @@ func TestAFullLineServesWhoNeedNotWait(t *testing.T) {
 	check(t, q)
 }
 
+// Who is refused may be the first to see that the first in line has left: those behind that one are served nevertheless.
+func TestWhoIsRefusedServesThoseBehindOneWhoHasLeft(t *testing.T) {
+	for name, refused := range map[string]func(q *Queue[struct{}]) error{
+		"Put":     func(q *Queue[struct{}]) error { return q.Put(struct{}{}, Place{N: 5}) },
+		"PutBack": func(q *Queue[struct{}]) error { return q.PutBack(struct{}{}, Place{N: 4}) },
+		"Hand":    func(q *Queue[struct{}]) error { return second(q.Hand(struct{}{}, Place{N: 2})) },
+	} {
+		q, clock := manual[struct{}](t, WithMaxItems(5))
+		require.NoError(t, q.Put(struct{}{}, Place{N: 3}))
+		var err error
+		_, _ = clock.AfterFunc(time.Second, func() { err = refused(q) }) // its entry is before that of the first
+		first, e := q.Start(time.Second, nil, Place{N: 5})
+		require.NoError(t, e)
+		small := started(t, q, Place{N: 2})
+		clock.AdvanceClock(time.Second)
+		require.Error(t, err, name)
+		fails(t, first, ErrExpired)
+		gets(t, small, struct{}{})
+		assert.Equal(t, 1, q.Stats().Items, name)
+		check(t, q)
+	}
+}
+
 func TestKeptItemsAreBounded(t *testing.T) {
 	q, _ := manual[int](t, WithMaxItems(2))
 	require.NoError(t, q.Put(1))

@@ -254,6 +254,7 @@ func (q *Queue[T]) give(item T, at []Place, how int) (given bool, err error) {
 	}
 	var w *waiter[T]
 	if k.line.n > 0 {
+		q.serveLocked(k, -1) // if the first has left, and nobody has come to the lock since
 		w = q.nextLocked(k, -1)
 		k = q.findLocked(k.name, true) // it is forgotten if all have left
 	}
