@@ -70,7 +70,9 @@ func Gather[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duratio
 // GatherFunc returns, for instance if the timeout is zero.
 //
 // ended may call any method that does not block, of this future or of another; no lock
-// of this library is held. If you hold a lock that ended takes, use [Future.Post].
+// of this library is held. While it blocks, so do the functions of the futures that the same
+// call ends after this one, as CancelForKey of a key that they share, and their Wait, whatever
+// its context. If you hold a lock that ended takes, use [Future.Post].
 //
 // Errors: those of Gather.
 func GatherFunc[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duration, c Condition, ended func(results []Result[V], err error), keys ...K) (*Future[V], error) {

@@ -31,9 +31,9 @@ type Stats struct {
 	// from 0 to 1; negative: the source does not say. See [Queued].
 	QueueUsed float64
 	// Lag is the longest time after a hint at which a read was still behind it, as [Runner.Saw] was
-	// told; 0: none was. It is at most about twice LagAllowed, because the runner remembers no
-	// hint for longer. LagAllowed is the option WithLag: where Lag is longer, waits have depended
-	// on audits.
+	// told; 0: none was. A longer one may go unseen: the runner forgets a hint when others have been
+	// repeated for the last time, at the earliest after LagAllowed, the option WithLag. Where Lag is longer than
+	// that, waits have depended on audits.
 	Lag, LagAllowed time.Duration
 	// Blind says which changes the engine sends no hints for; empty: none that the source knows
 	// of. See [Subscription].

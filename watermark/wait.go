@@ -75,7 +75,7 @@ func (w *Wait[K]) Err() error {
 }
 
 // Stop leaves the wait and reports whether this call has done so. It returns false if the wait has ended or
-// was stopped before. [Stats] counts it as left. When all that share an operation have left it, nothing is left of it. After Stop, Done and
+// was stopped before. [Stats] counts it as left, or as served if w had come as far. When all that share an operation have left it, nothing is left of it. After Stop, Done and
 // Err say how it went on for the others, if there are any.
 func (w *Wait[K]) Stop() bool {
 	return !w.stopped.Swap(true) && w.s.w.leave(w.s, &w.m, givesUp) != stays
