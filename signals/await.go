@@ -44,9 +44,9 @@ const firstRetry, longestRetry = 50 * time.Millisecond, 2 * time.Second
 // A CancelForKey that comes in the microsecond in which a check wakes the wait may miss it. Where that matters, let
 // read see what the cancellation is about.
 //
-// In the purgatory's Stats, each wake-up of a wait that sleeps counts as a satisfied operation, one whose read has said
-// done as a forced one, and one that an error of read ends as a cancelled one. A panic in read goes to the
-// caller. Do not call AwaitRead from a callback.
+// In the purgatory's Stats, each wake-up of a wait that sleeps counts as a satisfied operation, or as a rejected one where
+// the purgatory is full or drains; one whose read has said done as a forced one, and one that an error of read ends as a
+// cancelled one. A panic in read goes to the caller. Do not call AwaitRead from a callback.
 func AwaitRead[V any, K comparable](ctx context.Context, p *purgatory.DelayedOperationPurgatory[K], timeout time.Duration, read func(context.Context) (value V, done bool, err error), keys ...K) (value V, err error) {
 	switch {
 	case ctx == nil:
