@@ -150,6 +150,38 @@ func TestWhoIsRefusedServesThoseBehindOneWhoHasLeft(t *testing.T) {
 	}
 }
 
+// Likewise one that comes after who has left, before the others, and does not stay.
+func TestWhoDoesNotStayServesThoseBehindOneWhoHasLeft(t *testing.T) {
+	for want, c := range map[error]struct {
+		timeout time.Duration
+		option  Option
+		pending int // the most entries of the timer
+	}{
+		ErrExpired: {0, WithMaxItems(5), 0},
+		ErrFull:    {time.Second, WithMaxWaiting(2), 0},
+		ErrInvalid: {time.Second, WithMaxItems(5), 2}, // stands for a timer that is full
+	} {
+		clock, err := timer.NewManualTimer(timer.WithMaxPending(c.pending))
+		require.NoError(t, err)
+		q := counted(t, 3, WithTimer(clock), c.option)
+		_, _ = clock.AfterFunc(time.Second, func() { // its entry is before that of the first
+			_, _ = clock.AfterFunc(time.Hour, func() {})
+			_, err = q.Take(background, c.timeout, Place{N: 4, Tenant: "a"})
+		})
+		first, e := q.Start(time.Second, nil, Place{N: 4, Tenant: "a"})
+		require.NoError(t, e)
+		small := started(t, q, Place{N: 3, Tenant: "b"})
+		clock.AdvanceClock(time.Second)
+		if want == ErrInvalid {
+			want = ErrFull
+		}
+		require.ErrorIs(t, err, want)
+		fails(t, first, ErrExpired)
+		gets(t, small, struct{}{})
+		check(t, q)
+	}
+}
+
 func TestKeptItemsAreBounded(t *testing.T) {
 	q, _ := manual[int](t, WithMaxItems(2))
 	require.NoError(t, q.Put(1))

@@ -158,7 +158,10 @@ func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (ti
 			err = fail(kind, "%v", err)
 		}
 		if timed = err == nil; !timed {
-			q.quitLocked(w) // those behind it need more than there is: they did before it came
+			k := w.spots[0].in
+			q.quitLocked(w)
+			q.serveLocked(k, now) // those behind it, if one before it had left
+			q.tidyLocked(k)
 		}
 	}
 	if w.done != nil && err == nil {
