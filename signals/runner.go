@@ -145,7 +145,8 @@ func (r *Runner[K]) Missed(cause error) {
 
 // Run runs source, and restarts it with back-off whenever it ends. It returns when ctx
 // ends, with the cause of ctx, or with the error of a source that is [ErrFinal]; by then all
-// goroutines that it started have ended, but one that the logger's handler keeps for longer than 100 ms. A Runner runs one source at a time; a second call
+// goroutines that it started have ended, but one that the logger's handler keeps for longer than 100 ms: so a function
+// of [WithResync], or a Probe, that outlives its context holds up the end of Run. A Runner runs one source at a time; a second call
 // meanwhile returns ErrRunning.
 func (r *Runner[K]) Run(ctx context.Context, source Source[K]) error {
 	if isNil[K](source) {
