@@ -152,14 +152,15 @@ func TestWhoIsRefusedServesThoseBehindOneWhoHasLeft(t *testing.T) {
 
 // Likewise one that comes after who has left, before the others, and does not stay.
 func TestWhoDoesNotStayServesThoseBehindOneWhoHasLeft(t *testing.T) {
-	for want, c := range map[error]struct {
+	for _, c := range []struct {
 		timeout time.Duration
 		option  Option
 		pending int // the most entries of the timer
+		want    error
 	}{
-		ErrExpired: {0, WithMaxItems(5), 0},
-		ErrFull:    {time.Second, WithMaxWaiting(2), 0},
-		ErrInvalid: {time.Second, WithMaxItems(5), 2}, // stands for a timer that is full
+		{0, WithMaxItems(5), 0, ErrExpired},
+		{time.Second, WithMaxWaiting(2), 0, ErrFull},
+		{time.Second, WithMaxItems(5), 2, ErrFull},
 	} {
 		clock, err := timer.NewManualTimer(timer.WithMaxPending(c.pending))
 		require.NoError(t, err)
@@ -172,10 +173,7 @@ func TestWhoDoesNotStayServesThoseBehindOneWhoHasLeft(t *testing.T) {
 		require.NoError(t, e)
 		small := started(t, q, Place{N: 3, Tenant: "b"})
 		clock.AdvanceClock(time.Second)
-		if want == ErrInvalid {
-			want = ErrFull
-		}
-		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, err, c.want)
 		fails(t, first, ErrExpired)
 		gets(t, small, struct{}{})
 		check(t, q)
