@@ -314,10 +314,7 @@ func (q *Queue[T]) finish(w *waiter[T]) {
 	if now := q.timer.Now(); w.done == nil {
 		close(w.ready)
 	} else if !claimed && q.timer.Entries().AddAt(&w.entry, now, now) != nil { // the timer is stopped, or full
-		sched.Go(func() {
-			defer guard.Recover(nil) // as a worker does
-			w.RunTask(nil)
-		})
+		sched.Go(func() { guard.Call(func() { w.RunTask(nil) }, nil) })
 	}
 }
 
