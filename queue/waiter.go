@@ -138,7 +138,7 @@ func (q *Queue[T]) joinLocked(w *waiter[T], timeout time.Duration, p *Place) (ti
 		w.spots = make([]spot[T], 0, len(p.Kinds))
 	}
 	full := q.admitLocked(p, timeout)
-	if q.mu.draining {
+	if full != nil && q.mu.draining {
 		return false, full
 	}
 	q.lineUpLocked(w, p, now)
