@@ -191,6 +191,12 @@ func TestKeptItemsAreBounded(t *testing.T) {
 	assert.False(t, over(w), "as a bound that no item is beyond, not even for a moment")
 	check(t, q)
 
+	units, _ := manual[struct{}](t, WithMaxItems(2))
+	both := started(t, units, Place{N: 2})
+	require.NoError(t, units.Put(struct{}{}))
+	require.NoError(t, units.Put(struct{}{}), "the last for which there is room, and for which somebody waits")
+	assert.True(t, over(both))
+
 	q, _ = manual[int](t) // a burst leaves little
 	for i := range 1000 {
 		require.NoError(t, q.Put(i))
