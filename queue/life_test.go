@@ -164,18 +164,21 @@ func TestWhoDoesNotStayServesThoseBehindOneWhoHasLeft(t *testing.T) {
 	} {
 		clock, err := timer.NewManualTimer(timer.WithMaxPending(c.pending))
 		require.NoError(t, err)
-		q := counted(t, 3, WithTimer(clock), c.option)
+		q := newQueue[struct{}](t, WithTimer(clock), c.option)
+		kind := []string{"a"}
+		require.NoError(t, q.Put(struct{}{}, Place{N: 3, Kinds: kind}))
 		_, _ = clock.AfterFunc(time.Second, func() { // its entry is before that of the first
 			_, _ = clock.AfterFunc(time.Hour, func() {})
-			_, err = q.Take(background, c.timeout, Place{N: 4, Tenant: "a"})
+			_, err = q.Take(background, c.timeout, Place{N: 4, Tenant: "a", Kinds: kind})
 		})
-		first, e := q.Start(time.Second, nil, Place{N: 4, Tenant: "a"})
+		first, e := q.Start(time.Second, nil, Place{N: 4, Tenant: "a", Kinds: kind})
 		require.NoError(t, e)
-		small := started(t, q, Place{N: 3, Tenant: "b"})
+		small := started(t, q, Place{N: 3, Tenant: "b", Kinds: kind})
 		clock.AdvanceClock(time.Second)
 		require.ErrorIs(t, err, c.want)
 		fails(t, first, ErrExpired)
 		gets(t, small, struct{}{})
+		assert.NotContains(t, q.mu.kinds, "a", "it has no items and no line")
 		check(t, q)
 	}
 }
