@@ -80,7 +80,8 @@ func (q *Queue[T]) waitLocked(ctx context.Context, gone <-chan struct{}, timeout
 // Start is Take that does not block. If done is nil, [Waiter.Done] and [Waiter.Result] say how it has ended. Otherwise
 // done gets what Take returns, on a worker of the timer (of a [timer.ManualTimer], when that advances): so a chain of
 // callbacks that put and take has a bounded stack, and a callback that blocks holds up others when it blocks all
-// workers. If Start returns an error, nobody waits, and done is not called.
+// workers. Its panics go to the timer's handler. Where the timer is full or has stopped by then, done has a goroutine of its
+// own, and slog's default logger gets its panics. If Start returns an error, nobody waits, and done is not called.
 //
 // A Waiter is one allocation, its channel another one. Call Stop when you no longer need it. Errors: those of Take, but
 // for the context's.

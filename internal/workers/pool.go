@@ -123,7 +123,7 @@ func (p *Pool) KickIfQueued() {
 	}
 }
 
-// Idle reports whether no worker runs, and none that was woken has yet to.
+// Idle reports whether no worker runs, and none was woken that has yet to go on.
 func (p *Pool) Idle() bool { return p.Running() == 0 && p.lingers.Load() != woken }
 
 // Running returns how many workers run or are being started.

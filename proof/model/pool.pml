@@ -11,9 +11,9 @@
  * only after its first piece of work that it has started.
  *
  * With LINGERS a worker that has done work may linger. Who wakes it, a kick or the timer, puts a token into a channel
- * that has room for one. It counts as none until it has asked for a place. BUG_TOKEN lets another
- * one linger before the token is taken, so that a second token finds no room. The timer fires at any time; it says that
- * it is not set any more before it looks for somebody to wake, and BUG_TIMED after.
+ * that has room for one. It counts as none until it has asked for a place. BUG_TOKEN lets another one linger before the
+ * token is taken, so that a second token finds no room. The timer fires at any time; it says that it is not set any more
+ * before it looks for somebody to wake, and BUG_TIMED after.
  */
 
 #ifndef LIMIT
