@@ -122,7 +122,7 @@ func TestReportsFormatKeysAndNoOperation(t *testing.T) {
 			in := p.Inspect(1)
 			require.Len(t, in.Oldest, 1)
 			assert.Equal(t, []string{c.want, c.want}, []string{in.Oldest[0].Key, in.Busiest})
-			require.True(t, p.ForceComplete(o))
+			p.ForceComplete(o) // or a worker of the signal does, if it tries o at this moment
 			eventually(t, p.Idle, "the worker of the signal")
 			eventually(t, func() bool { return len(log.find(purgatory.EventPanic)) > 0 }, "the record")
 			assert.Equal(t, c.want, log.find(purgatory.EventPanic)[0]["key"])
