@@ -62,7 +62,7 @@ function numbers(p, n) {
 }
 function tables(p, n, look) {
   const box = el("div", {class: "tables"});
-  const key = {name: "key", text: true, of: o => o.Key + (o.Keys > 1 ? ` +${o.Keys - 1}` : "")}, type = {name: "operation", text: true, of: o => o.Type};
+  const key = {name: "key", text: true, of: o => o.Key}, type = {name: "operation", text: true, of: o => o.Type};
   const expired = [...(look.Unchecked || []).map(o => ({...o, checks: "none"})), ...(look.NeverTrue || []).map(o => ({...o, checks: o.Checks ? num(o.Checks) : "some"}))];
   if (expired.length) box.append(table("Expired lately", "the last of some keys: never checked, or never true", [
     {name: "after", of: o => span(o.Age)}, {name: "checks", of: o => o.checks, suspect: o => o.checks === "none"}, key, type], expired));

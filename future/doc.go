@@ -47,7 +47,7 @@
 // # Errors
 //
 //   - [Gather] and [GatherFunc] return [ErrInvalidCondition], and the errors of
-//     TryCompleteElseWatch: purgatory.ErrClosed, ErrFull, ErrNoKeys, ErrTooManyKeys.
+//     TryCompleteElseWatch: purgatory.ErrClosed, ErrFull, ErrNoKeys.
 //     There is no future then.
 //   - [Future.Wait], and the function that GatherFunc was given, get the errors in the
 //     list above. errors.Is also finds the errors with which sources have failed.

@@ -55,7 +55,7 @@ func (k *keyed[K]) cancel(op operation.Operation, cause error) bool {
 // connection or of a partition: p.CancelForKey then ends all of them.
 //
 // Errors: [ErrInvalidCondition], and those of p.TryCompleteElseWatch (purgatory.ErrClosed,
-// ErrFull, ErrNoKeys, ErrTooManyKeys). The future is nil then.
+// ErrFull, ErrNoKeys). The future is nil then.
 func Gather[V any, K comparable](p *purgatory.Purgatory[K], timeout time.Duration, c Condition, keys ...K) (*Future[V], error) {
 	return GatherFunc[V](p, timeout, c, nil, keys...)
 }

@@ -49,10 +49,6 @@ func (d *DelayedOperation) Outcome() Outcome { return Outcome(machine.OfCore(&d.
 // Cause returns the error that Cancel or CancelForKey was given if the operation ended as [Cancelled], else nil.
 func (d *DelayedOperation) Cause() error { return machine.OfCore(&d.core).Cause() }
 
-// MaxKeys is the largest number of keys that an operation can wait for: 65,536. With
-// more, TryCompleteElseWatch returns purgatory.ErrTooManyKeys.
-const MaxKeys = 1 << 16
-
 // Outcome is how an operation ended.
 type Outcome uint8
 

@@ -19,8 +19,6 @@ var (
 	ErrFull = operation.ErrFull
 	// ErrNoKeys: an operation has no key, or one that is not equal to itself, as a NaN.
 	ErrNoKeys = errors.New("purgatory: no keys")
-	// ErrTooManyKeys: an operation has more than operation.MaxKeys keys.
-	ErrTooManyKeys = errors.New("purgatory: too many keys")
 	// ErrNilOperation: the operation, or the function given to Await, is nil.
 	ErrNilOperation = errors.New("purgatory: nil operation")
 	// ErrUsed: the operation was submitted before.

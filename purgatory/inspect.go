@@ -36,7 +36,6 @@ type Inspection struct {
 type OperationReport struct {
 	Type string        // "*purgatory.await" of an Await or a Wait
 	Key  string        // one of the keys that it waits for
-	Keys int           // the number of keys that it waits for
 	Age  time.Duration // since it was registered
 	Left time.Duration // until its timeout; negative if that has passed, [NoTimeout] if it never does
 }
@@ -82,19 +81,13 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 	seen := make(map[*machine.Machine]bool) // an operation is in the sample once for each of its keys
 	for _, f := range sample {
 		m := f.Machine
-		if len(in.Oldest) >= n || seen[m] {
+		if len(in.Oldest) >= n || seen[m] || m.Outcome() != machine.Pending {
 			continue
 		}
 		seen[m] = true
-		// Read before the outcome: so that of an operation that waits is right. One that is about to end may have left
-		// the timer, and then seems to have no timeout.
-		keys, deadline := m.Keys(), p.entries.DeadlineOf(entryOf(m))
-		if m.Outcome() != machine.Pending {
-			continue
-		}
-		r := OperationReport{fmt.Sprintf("%T", m.Operation()), observe.Key(f.Key), keys, now - m.Start(), NoTimeout}
-		if deadline > 0 && deadline < timer.Never { // 0: the timer does not know it
-			r.Left = deadline - now
+		r := OperationReport{fmt.Sprintf("%T", m.Operation()), observe.Key(f.Key), now - m.Start(), NoTimeout}
+		if at := p.entries.DeadlineOf(entryOf(m)); at > 0 && at < timer.Never { // 0: it has left the timer, and is about to end
+			r.Left = at - now
 		}
 		in.Oldest = append(in.Oldest, r)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 	"github.com/delayedop/purgatory/timer"
@@ -73,9 +72,6 @@ func TestMisuseSaysWhatToDo(t *testing.T) {
 
 		// Keys.
 		{func() error { return watch(p.TryCompleteElseWatch(&op{}, hour)) }, purgatory.ErrNoKeys, refused + "no keys: an operation needs a key, under which a check finds it"},
-		{func() error {
-			return watch(p.TryCompleteElseWatch(&op{}, hour, make([]string, operation.MaxKeys+1)...))
-		}, purgatory.ErrTooManyKeys, refused + "too many keys: 65537, the maximum is 65536"},
 
 		// An operation, or a wait, at the wrong time.
 		{func() error { return watch(p.TryCompleteElseWatch(used, hour, "a")) }, purgatory.ErrUsed, refused + "operation used twice: *purgatory_test.op was submitted before"},
@@ -217,5 +213,4 @@ func TestTimeoutsThatAreExpectedAreSaidToBe(t *testing.T) {
 func TestConstantsHaveTheValuesThatAreUsed(t *testing.T) {
 	assert.Equal(t, purgatory.AnyPosition, int64(math.MinInt64))
 	assert.Equal(t, purgatory.EveryPosition, int64(math.MaxInt64))
-	assert.Equal(t, machine.MaxKeys, operation.MaxKeys)
 }

@@ -86,9 +86,9 @@ func TestMethodsReturnFalseForAnUnacceptedOperation(t *testing.T) {
 // An error that wraps one of the package's errors matches no other one. ErrExpired also
 // matches context.DeadlineExceeded.
 func TestEachErrorMatchesOnlyItself(t *testing.T) {
-	const expired = 8 // the index of ErrExpired; context.DeadlineExceeded follows
+	const expired = 7 // the index of ErrExpired; context.DeadlineExceeded follows
 	all := []error{
-		purgatory.ErrClosed, purgatory.ErrFull, purgatory.ErrNoKeys, purgatory.ErrTooManyKeys, purgatory.ErrNilOperation,
+		purgatory.ErrClosed, purgatory.ErrFull, purgatory.ErrNoKeys, purgatory.ErrNilOperation,
 		purgatory.ErrUsed, purgatory.ErrInvalidOption, purgatory.ErrCancelled, purgatory.ErrExpired, context.DeadlineExceeded, context.Canceled,
 	}
 	for i, err := range all {
@@ -270,14 +270,4 @@ func TestARefusalByTheTimerGivesThePlaceBack(t *testing.T) {
 	assert.EqualValues(t, 1, p.Stats().Rejected)
 	require.True(t, other.Stop())
 	probed(t, p, time.Hour, "a")
-}
-
-func TestAClosedPurgatoryReturnsErrClosedForAnyKeys(t *testing.T) {
-	p := onManualClock[string](t)
-	require.NoError(t, p.Close())
-	keys := make([]string, operation.MaxKeys+1)
-	_, err := p.TryCompleteElseWatch(&probe{}, time.Hour, keys[1:]...)
-	require.ErrorIs(t, err, purgatory.ErrClosed)
-	_, err = p.TryCompleteElseWatch(&probe{}, time.Hour, keys...)
-	require.ErrorIs(t, err, purgatory.ErrTooManyKeys)
 }

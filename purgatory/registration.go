@@ -3,6 +3,7 @@ package purgatory
 import (
 	"errors"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/bounded"
@@ -61,7 +62,7 @@ func (r *registration[K]) enroll(waits []watchers.Wait[K], tried bool) (complete
 	m := machine.Of(own)
 	r.m = m
 	switch {
-	case !m.Begin(own, len(waits), p.id):
+	case !m.Begin(own, p.id):
 		r.over = true
 		return false, p.refusal(ErrUsed, "%T was submitted before", r.op)
 	case !tried && m.Try():
@@ -158,7 +159,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		p.startReaper()
 	}
 	m.SetStart(now)
-	if !p.watchers.Watch(m, 0, first) {
+	if !p.watchers.Watch(m, first) {
 		m.SetStart(-1)               // for unwind: a key's String may call runtime.Goexit below
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
@@ -167,11 +168,8 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		}
 		return p.refusal(ErrClosed, "%T", r.op)
 	}
-	if len(waits) > 1 {
-		m.MakeExtra()
-		for i := 1; i < len(waits); i++ {
-			p.watchers.Watch(m, i, &waits[i]) // only the first key's shard refuses
-		}
+	for i := 1; i < len(waits); i++ {
+		p.watchers.Watch(m, &waits[i]) // only the first key's shard refuses
 	}
 	return nil
 }
@@ -194,12 +192,8 @@ func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[
 		return few[:1], nil
 	case n == 0:
 		return nil, p.refusal(ErrNoKeys, "an operation needs a key, under which a check finds it")
-	case n > operation.MaxKeys:
-		return nil, p.refusal(ErrTooManyKeys, "%d, the maximum is %d", n, operation.MaxKeys)
-	case n > len(few):
-		few = make([]watchers.Wait[K], n)
 	}
-	waits := p.hashed(few[:0], AnyPosition, keys)
+	waits := p.hashed(slices.Grow(few[:0], n), AnyPosition, keys)
 	for _, k := range at {
 		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: maphash.Comparable(p.seed, k.Key)})
 	}

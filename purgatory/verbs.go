@@ -48,7 +48,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 //
 //   - [ErrClosed]: the purgatory is closed or is shutting down, or its timer has stopped
 //   - [ErrFull]: op has to wait, and the purgatory, its timer or op's first key has as many operations as it may
-//   - [ErrNoKeys], [ErrTooManyKeys]: no keys or more than [operation.MaxKeys], or one that is not equal to itself
+//   - [ErrNoKeys]: no keys, or one that is not equal to itself
 //   - [ErrNilOperation]: op is nil, or embeds a nil pointer
 //   - [ErrUsed]: op was submitted before
 func (p *Purgatory[K]) TryCompleteElseWatch(op operation.Operation, timeout time.Duration, keys ...K) (completed bool, err error) {

@@ -122,7 +122,7 @@ func (o *operation) submit(t testing.TB) *machine.Machine {
 		m.Settle(nil)
 	})
 	m := machine.Of(o)
-	require.True(t, m.Begin(o, 1, 1<<23-1))
+	require.True(t, m.Begin(o, 1<<23-1))
 	list.Link(m.First(), m, 0, list.Last())
 	m.Release(true)
 	return m
@@ -252,7 +252,7 @@ func TestAnOperationIsNoTaskWhateverItsMethods(t *testing.T) {
 	m := newManual(t)
 	o := &ticking{}
 	hold := machine.Of(o)
-	require.True(t, hold.Begin(o, 1, 1<<23-1))
+	require.True(t, hold.Begin(o, 1<<23-1))
 	require.NoError(t, m.AddAt(taskEntry(hold.Entry()), 0, time.Second))
 	m.AdvanceClock(time.Second)
 	assert.Zero(t, o.ran)

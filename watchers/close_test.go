@@ -18,23 +18,22 @@ func TestAClosedMapTakesOnlyFurtherWatches(t *testing.T) {
 	wait := func(shard uint64) *Wait[int] { return &Wait[int]{int(shard), anyPosition, shard} }
 	var accepted []*machine.Machine
 	for i := range uint64(shards / 2) { // the others are made later
-		m := newOp(2)
-		assert.True(t, w.Watch(m, 0, wait(i)))
+		m := newOp()
+		assert.True(t, w.Watch(m, wait(i)))
 		accepted = append(accepted, m)
 	}
 	assert.True(t, pass(w.shard(0)))
 	w.config.Closed.Store(true)
 	for i := range uint64(shards) {
-		m := newOp(2)
-		assert.False(t, w.Watch(m, 0, wait(i)), "shard %d", i)
+		m := newOp()
+		assert.False(t, w.Watch(m, wait(i)), "shard %d", i)
 		assert.False(t, pass(w.shard(i)), "shard %d", i)
 	}
 	sum := totals(w)
 	assert.Equal(t, []int{shards / 2, shards / 2}, []int{sum.Watched, sum.Keys}, "a refusal leaves no key")
 	for i, m := range accepted {
 		at := uint64(shards - 1 - i)
-		m.MakeExtra()
-		assert.True(t, w.Watch(m, 1, wait(at)))
+		assert.True(t, w.Watch(m, wait(at)))
 	}
 	total := totals(w)
 	found := map[*machine.Machine]int{}

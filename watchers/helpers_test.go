@@ -41,11 +41,11 @@ func newMap(staleLimit int) *Watchers[int] {
 	return New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 8, StaleLimit: staleLimit})
 }
 
-// newOp returns a new operation for this many keys, which the caller holds.
-func newOp(keys int) *machine.Machine {
+// newOp returns a new operation, which the caller holds.
+func newOp() *machine.Machine {
 	op := &waiter{}
 	m := machine.Of(op)
-	m.Begin(op, keys, 1)
+	m.Begin(op, 1)
 	return m
 }
 
@@ -69,12 +69,9 @@ func wait(t testing.TB, w *Watchers[int], keys ...int) *machine.Machine {
 // link links a new operation.
 func link(t testing.TB, w *Watchers[int], waits ...Wait[int]) *machine.Machine {
 	t.Helper()
-	m := newOp(len(waits))
-	if len(waits) > 1 {
-		m.MakeExtra()
-	}
+	m := newOp()
 	for i := range waits {
-		require.True(t, w.Watch(m, i, &waits[i]))
+		require.True(t, w.Watch(m, &waits[i]))
 	}
 	return m
 }
@@ -148,7 +145,7 @@ func (s *shard[K]) index() uint64 {
 
 // pass has an operation that need not wait end, and reports whether it may.
 func pass(s *shard[int]) (ok bool) {
-	v := s.all.Enter(Wait[int]{Hash: s.index()}, newOp(1), true)
+	v := s.all.Enter(Wait[int]{Hash: s.index()}, newOp(), true)
 	if v != nil {
 		exit(v, 1)
 	}

@@ -72,7 +72,7 @@ func TestTwoAtTheBoundOfAKeyEveryInterleaving(t *testing.T) {
 			for i := range 2 {
 				spawn(fmt.Sprint("newcomer ", i), func() {
 					had := !leaves || gone
-					if m := newOp(1); w.Watch(m, 0, &at) {
+					if m := newOp(); w.Watch(m, &at) {
 						accepted++
 					} else if had {
 						refused = true

@@ -25,6 +25,10 @@ func (s *shard[K]) assertLocked() {
 			watched, keys = watched+n, keys+1
 		}
 	}
-	ok := s.mu.watched > 64 || watched == s.mu.watched && keys == int(s.mu.keys.len)
-	invariants.Assert(ok, "a shard knows how many watches and keys it has")
+	spare := 0
+	for x := s.mu.spare; x != nil && x.List == nil && x.Machine == nil; x = x.Next {
+		spare++
+	}
+	ok := spare == s.mu.nspare && (s.mu.watched > 64 || watched == s.mu.watched && keys == int(s.mu.keys.len))
+	invariants.Assert(ok, "a shard knows how many watches and keys it has, and spare ones, which refer to no operation")
 }

@@ -24,6 +24,9 @@ type shard[K comparable] struct {
 
 		visit Visit[K] // the first one, and its next
 
+		spare  *machine.Extra // watches that are in no list, linked by Next
+		nspare int
+
 		last *[2]Seen[K] // the last expiries: of a checked operation, and of another one; nil before the first
 	}
 
@@ -42,11 +45,11 @@ type Wait[K comparable] struct {
 	Hash     uint64
 }
 
-// Watch links the i-th watch of m, which the caller holds, under the key of at: in order of position, then of arrival.
-// With the first one, m counts as accepted, or Watch returns false: when Config.Closed is true, or beyond
-// Config.KeyLimit. Whoever sets Closed and then takes the shard's lock finds every operation that the shard
-// accepts: a registration has linked its own before, or takes the lock later, and reads Closed.
-func (w *Watchers[K]) Watch(m *machine.Machine, i int, at *Wait[K]) (ok bool) {
+// Watch links m, which the caller holds, under the key of at: in order of position, then of arrival. With its first key,
+// m counts as accepted, or Watch returns false: when Config.Closed is true, or beyond Config.KeyLimit. Whoever sets
+// Closed and then takes the shard's lock finds every operation that the shard accepts: a registration has linked its
+// own before, or takes the lock later, and reads Closed.
+func (w *Watchers[K]) Watch(m *machine.Machine, at *Wait[K]) (ok bool) {
 	s := w.used(at.Hash) // shard and lock as they are, which the compiler does not inline
 	if s == nil {
 		s = w.make(at.Hash)
@@ -55,11 +58,14 @@ func (w *Watchers[K]) Watch(m *machine.Machine, i int, at *Wait[K]) (ok bool) {
 	if s.stale.Load() != nil {
 		s.drainLocked()
 	}
-	if i == 0 {
-		if w.config.Closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(*at) >= w.config.KeyLimit {
-			s.mu.Unlock()
-			return false
-		}
+	watch := m.First()
+	switch {
+	case watch.List != nil: // it has its first key
+		watch = s.extraLocked(m)
+	case w.config.Closed.Load() || w.config.KeyLimit != 0 && s.waitingLocked(*at) >= w.config.KeyLimit:
+		s.mu.Unlock()
+		return false
+	default:
 		s.mu.accepted++
 	}
 	l := s.mu.keys.find(at.Key, at.Hash)
@@ -70,7 +76,7 @@ func (w *Watchers[K]) Watch(m *machine.Machine, i int, at *Wait[K]) (ok bool) {
 	if l.ordered != nil || at.Position != anyPosition {
 		after = l.lastUpTo(at.Position)
 	}
-	l.Link(m.Watch(i), m, at.Position, after)
+	l.Link(watch, m, at.Position, after)
 	s.mu.watched++
 	s.mu.Unlock()
 	return true
@@ -94,12 +100,33 @@ func (w *Watchers[K]) Early(hash uint64, o machine.Outcome) {
 	}
 }
 
+const maxSpare = 64 // watches that a shard keeps for later operations
+
+// extraLocked adds a watch to those of m.
+func (s *shard[K]) extraLocked(m *machine.Machine) *machine.Watch {
+	x := s.mu.spare
+	if x != nil {
+		s.mu.spare = x.Next
+		s.mu.nspare--
+	} else {
+		x = new(machine.Extra)
+	}
+	x.Next, *m.Extra() = *m.Extra(), x
+	return &x.Watch
+}
+
+// unlinkLocked takes w out of its list. Nobody else refers to w then, unless it is the first watch of its operation.
 func (s *shard[K]) unlinkLocked(w *machine.Watch) {
 	l := listOf[K](w)
 	w.Unlink()
 	s.mu.watched--
 	if l.Len() == 0 {
 		s.forgetLocked(l)
+	}
+	if w != w.Machine.First() && s.mu.nspare < maxSpare {
+		x := machine.ExtraOf(w)
+		x.Machine, x.Next, s.mu.spare = nil, s.mu.spare, x
+		s.mu.nspare++
 	}
 }
 

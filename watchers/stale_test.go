@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/internal/sched"
 )
 
@@ -34,7 +35,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 			}
 		},
 		"Enter": func(s *shard[int], key int, _ *Visit[int]) {
-			s.all.Enter(Wait[int]{key, 0, s.index()}, newOp(1), false)
+			s.all.Enter(Wait[int]{key, 0, s.index()}, newOp(), false)
 		},
 		"Totals":         func(s *shard[int], _ int, _ *Visit[int]) { s.all.Totals(0) },
 		"Purge":          func(s *shard[int], _ int, _ *Visit[int]) { s.all.Purge() },
@@ -51,7 +52,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 			pause(&walk)
 			w.Ask(w.at(b, 5), false)
 		}
-		left := m.Watch(1)
+		left := &(*m.Extra()).Watch
 		s.lock()
 		end(w, a, m)
 		require.Equal(t, 1, int(w.stale.Load()))
@@ -108,15 +109,15 @@ func TestStaleWatchesAreBounded(t *testing.T) {
 func TestAStaleWatchTakesNoPlace(t *testing.T) {
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 8, StaleLimit: 1, KeyLimit: 1})
 	a, full := twoKeys(w)
-	m, newcomer, last := wait(t, w, a, full), newOp(1), newOp(1)
+	m, newcomer, last := wait(t, w, a, full), newOp(), newOp()
 	s, at := w.shard(w.Hash(full)), &Wait[int]{full, anyPosition, w.Hash(full)}
-	require.False(t, s.all.Watch(newcomer, 0, at))
+	require.False(t, s.all.Watch(newcomer, at))
 	s.lock()
 	end(w, a, m)
 	s.mu.Unlock()
 	require.Equal(t, 1, int(w.stale.Load()))
-	assert.True(t, s.all.Watch(newcomer, 0, at))
-	assert.False(t, s.all.Watch(last, 0, at), "one place, and no second")
+	assert.True(t, s.all.Watch(newcomer, at))
+	assert.False(t, s.all.Watch(last, at), "one place, and no second")
 	checkInvariants(t, w)
 }
 
@@ -169,4 +170,35 @@ func TestNoWatchOfAnEndedOperationStaysLinked(t *testing.T) {
 			checkInvariants(t, w)
 		})
 	}
+}
+
+// A shard keeps some of the watches that operations have left, for those that come later, and none that refers to an operation.
+func TestTheWatchesOfFurtherKeysAreUsedAgain(t *testing.T) {
+	w := newMap(10)
+	a, b := twoKeys(w)
+	other := w.shard(w.Hash(b))
+	for name, leave := range map[string]func(m *machine.Machine){
+		"the checked key's": func(m *machine.Machine) { end(w, b, m) },
+		"another shard's":   func(m *machine.Machine) { end(w, a, m) },
+		"a stale one":       func(m *machine.Machine) { other.lock(); end(w, a, m); other.mu.Unlock(); w.Purge() },
+	} {
+		for range 2 * maxSpare {
+			m := wait(t, w, a, b)
+			watch := *m.Extra()
+			leave(m)
+			require.Same(t, watch, other.mu.spare, name)
+			require.Nil(t, watch.Machine, name)
+		}
+	}
+	var all []*machine.Machine
+	for range 2 * maxSpare {
+		all = append(all, wait(t, w, a, b, b))
+	}
+	require.Nil(t, other.mu.spare)
+	end(w, a, all...)
+	n := 0
+	for x := other.mu.spare; x != nil && x.Machine == nil; x = x.Next {
+		n++
+	}
+	assert.Equal(t, []int{maxSpare, maxSpare}, []int{n, other.mu.nspare})
 }

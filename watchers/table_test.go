@@ -59,8 +59,8 @@ func TestKeysWithEqualHashesAreApart(t *testing.T) {
 	w := newMap(0)
 	var ops []*machine.Machine
 	for key := range 3 {
-		m := newOp(1)
-		require.True(t, w.Watch(m, 0, &Wait[int]{key, anyPosition, 42}))
+		m := newOp()
+		require.True(t, w.Watch(m, &Wait[int]{key, anyPosition, 42}))
 		ops = append(ops, m)
 	}
 	for key, m := range ops {

@@ -23,7 +23,7 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 	for _, crowd := range []int{3, 2, 17, 1, 2} {
 		var visits []*Visit[int]
 		for i := range crowd {
-			v := w.Enter(Wait[int]{i, 0, 0}, newOp(1), false)
+			v := w.Enter(Wait[int]{i, 0, 0}, newOp(), false)
 			assert.Equal(t, i+1, v.Place)
 			visits = append(visits, v)
 			checkInvariants(t, w)
@@ -37,7 +37,7 @@ func TestAShardCountsWhoIsInside(t *testing.T) {
 		assert.Nil(t, s.mu.visit.next)
 		assert.Zero(t, s.mu.visit.Key)
 	}
-	v := w.Enter(Wait[int]{1, 0, 0}, newOp(1), false)
+	v := w.Enter(Wait[int]{1, 0, 0}, newOp(), false)
 	assert.Equal(t, 3, unanswered(w))
 	exit(v, 2)
 	assert.Equal(t, []int{0, 1}, []int{inside(w), unanswered(w)})
@@ -121,7 +121,7 @@ func blocked(w *Watchers[int], now, stalled time.Duration) Seen[int] {
 func TestAStallIsNoLongerThanWhatItMeets(t *testing.T) {
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 4})
 	w.shard(0)
-	w.Enter(Wait[int]{8, 0, 0}, newOp(1), false)
+	w.Enter(Wait[int]{8, 0, 0}, newOp(), false)
 	assert.Zero(t, blocked(w, 1, 0).For)
 	assert.Zero(t, blocked(w, 3, 9).For)
 	assert.Equal(t, 2*time.Second, blocked(w, 5, 0).For)
@@ -135,14 +135,14 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 	w.shard(busy)
 	w.shard(quiet)
 	assert.Zero(t, blocked(w, 2, 0).For, "nobody is inside")
-	stays := w.Enter(Wait[int]{8, 0, busy}, newOp(1), false)
+	stays := w.Enter(Wait[int]{8, 0, busy}, newOp(), false)
 	assert.Zero(t, blocked(w, 3, 0).For, "somebody is inside, since nobody knows when")
 	for second := time.Duration(4); second < 10; second++ {
 		b := blocked(w, second, 0)
 		assert.Equal(t, []any{8, (second - 3) * time.Second, "*watchers.waiter"}, []any{b.Key, b.For, b.Kind.String()})
-		exit(w.Enter(Wait[int]{12, 0, busy}, newOp(1), false), 1)
+		exit(w.Enter(Wait[int]{12, 0, busy}, newOp(), false), 1)
 	}
-	other := w.Enter(Wait[int]{9, 0, quiet}, newOp(1), false)
+	other := w.Enter(Wait[int]{9, 0, quiet}, newOp(), false)
 	blocked(w, 10, 0)
 	assert.Equal(t, 8*time.Second, blocked(w, 11, 0).For, "the longest")
 	exit(stays, 1)
@@ -157,10 +157,10 @@ func TestABlockedCallbackIsSeenBesideOthers(t *testing.T) {
 func TestCallbacksThatReturnAreNotBlocked(t *testing.T) {
 	w := New(Config[int]{Closed: new(sched.Bool), Kick: func() {}, Now: start, Shards: 1})
 	w.shard(0)
-	v := w.Enter(Wait[int]{8, 0, 0}, newOp(1), false)
+	v := w.Enter(Wait[int]{8, 0, 0}, newOp(), false)
 	for second := range time.Duration(100) {
 		assert.LessOrEqual(t, blocked(w, second, 0).For, time.Second)
-		next := w.Enter(Wait[int]{8, 0, 0}, newOp(1), false)
+		next := w.Enter(Wait[int]{8, 0, 0}, newOp(), false)
 		exit(v, 1)
 		v = next
 	}

@@ -166,15 +166,15 @@ func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 	}
 	for _, m := range machines {
 		s.mu.ended[m.EndsAs()]++
-		keys := m.Keys()
-		if keys == 1 {
-			s.unlinkLocked(m.First())
-			continue
+		if w := m.First(); listOf[K](w).shard == s {
+			s.unlinkLocked(w)
 		}
-		others = true
-		for i := range keys {
-			if w := m.Watch(i); listOf[K](w).shard == s {
-				s.unlinkLocked(w)
+		for at := m.Extra(); *at != nil; others = true {
+			if x := *at; listOf[K](&x.Watch).shard == s {
+				*at = x.Next
+				s.unlinkLocked(&x.Watch)
+			} else {
+				at = &x.Next
 			}
 		}
 	}
@@ -184,8 +184,11 @@ func (s *shard[K]) leaveLocked(machines []*machine.Machine) (others bool) {
 // leaveOthers takes operations, which have left the lists of one shard, out of the others', if there are others.
 func leaveOthers[K comparable](machines []*machine.Machine, others bool) {
 	for i := 0; others && i < len(machines); i++ {
-		for j := range machines[i].Keys() {
-			leave[K](machines[i].Watch(j))
+		leave[K](machines[i].First())
+		for at := machines[i].Extra(); *at != nil; {
+			x := *at
+			*at = x.Next // before another operation has x
+			leave[K](&x.Watch)
 		}
 	}
 }

@@ -109,12 +109,13 @@ func (w *Watchers[K]) shards() iter.Seq[*shard[K]] {
 	}
 }
 
-// Waits returns what m waits for, which is held and linked under each key.
+// Waits returns what m waits for, which is held and linked under each key: first its first key.
 func Waits[K comparable](m *machine.Machine) (waits []Wait[K]) {
-	for i := range m.Keys() {
-		w := m.Watch(i)
+	for w, x := m.First(), *m.Extra(); ; w, x = &x.Watch, x.Next {
 		l := listOf[K](w)
 		waits = append(waits, Wait[K]{l.key, w.Position, l.hash})
+		if x == nil {
+			return waits
+		}
 	}
-	return waits
 }

@@ -42,7 +42,7 @@ type Machine struct {
 	op    Operation     // that the machine is part of; constant from Begin on
 	start time.Duration // when the operation was accepted, on the timer's clock, plus 1 ns; 0 before
 
-	// While the operation waits, tail points to an array of extra() Watches; after it was cancelled, to the
+	// While the operation waits, tail points to the first Extra, nil if there is none; after it was cancelled, to the
 	// cause, an error. It belongs to the holder. See docs/internals/decisions.md#112-bytes.
 	tail unsafe.Pointer
 
@@ -67,10 +67,6 @@ const (
 	outcomeMask  = 7 << outcomeShift
 	accepted     = 1 << 41 // set by the first release, cleared by Settle
 	checked      = 1 << 42 // set by Acquire: a check has come to the operation
-	extraShift   = 48      // number of watches in tail, constant from Begin to Settle
-
-	// MaxKeys is the largest number of keys that an operation can wait for.
-	MaxKeys = 1 << (64 - extraShift)
 )
 
 // Operation returns the operation that m is part of, after Begin.
@@ -106,10 +102,10 @@ func (m *Machine) SetStart(now time.Duration) { m.start = now + 1 }
 // Owner returns the identity of the purgatory to which the operation was submitted, 0 if it is new.
 func (m *Machine) Owner() uint32 { return identity.In(m.word().Load()) }
 
-// Begin makes the caller the holder of op, whose machine is m, for 1 to MaxKeys keys in the purgatory with this
-// identity. It returns false if op is not new.
-func (m *Machine) Begin(op Operation, keys int, id uint32) bool {
-	if !m.word().CompareAndSwap(0, phaseBusy|uint64(keys-1)<<extraShift|m.entry.OperationBinding(id)) {
+// Begin makes the caller the holder of op, whose machine is m, in the purgatory with this identity. It returns false
+// if op is not new.
+func (m *Machine) Begin(op Operation, id uint32) bool {
+	if !m.word().CompareAndSwap(0, phaseBusy|m.entry.OperationBinding(id)) {
 		return false
 	}
 	m.op = op
@@ -223,8 +219,6 @@ func (m *Machine) Settle(cause *error) (wished bool) {
 	outcome := endsAs(word)
 	if outcome == Cancelled {
 		m.tail = unsafe.Pointer(cause)
-	} else if m.tail != nil {
-		m.tail = nil
 	}
 	m.assertOver(outcome, cause)
 	before := m.word().Swap(phaseEnded | uint64(outcome)<<outcomeShift | word&identity.Half)

@@ -3,7 +3,6 @@ package machine
 import (
 	"errors"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,9 +33,9 @@ const purgatory1 = 7
 var errGone = errors.New("gone")
 
 // begun returns the machine of a new operation for this many keys, which the caller holds.
-func begun(keys int) *Machine {
+func begun() *Machine {
 	op := &task{}
-	Of(op).Begin(op, keys, purgatory1)
+	Of(op).Begin(op, purgatory1)
 	return Of(op)
 }
 
@@ -56,7 +55,7 @@ var states = map[string]func(m *Machine){
 
 func (m *Machine) begin() bool {
 	op := (*task)(unsafe.Pointer(m))
-	return m.Begin(op, 3, purgatory1)
+	return m.Begin(op, purgatory1)
 }
 
 // state names the state that m is in.
@@ -146,11 +145,8 @@ func TestEveryTransition(t *testing.T) {
 			require.Equal(t, from, state(m))
 			assert.Equal(t, want.says, verb.do(m), "%s when %s", name, from)
 			assert.Equal(t, want.next, state(m), "%s when %s", name, from)
-			if strings.HasPrefix(want.next, "busy") || want.next == "pending" {
-				assert.Equal(t, 3, m.Keys(), "the number of keys is kept")
-			}
 			if want.next != "new" {
-				assert.EqualValues(t, purgatory1, m.Owner(), "and so is the owner")
+				assert.EqualValues(t, purgatory1, m.Owner(), "the owner is kept")
 			}
 		}
 	}
@@ -159,7 +155,7 @@ func TestEveryTransition(t *testing.T) {
 // A cause is that of a cancellation, and of no other outcome.
 func TestOutcomeAndCause(t *testing.T) {
 	for o := Satisfied; o < NumOutcomes; o++ {
-		m, cause := begun(1), errGone
+		m, cause := begun(), errGone
 		assert.Equal(t, Pending, m.Outcome())
 		require.NoError(t, m.Cause())
 		if o != Satisfied {
@@ -175,7 +171,7 @@ func TestOutcomeAndCause(t *testing.T) {
 			require.NoError(t, m.Cause())
 		}
 	}
-	m := begun(1)
+	m := begun()
 	m.Release(true)
 	m.Claim(Cancelled, purgatory1)
 	m.Settle(nil)
@@ -187,7 +183,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 	var ended []*Machine
 	l.Init(func(m *Machine) { ended = append(ended, m) })
 	run := func(prepare func(m *Machine)) *Machine {
-		m := begun(1)
+		m := begun()
 		l.Link(m.First(), m, 0, l.Last())
 		prepare(m)
 		expire(m.Entry())
@@ -207,7 +203,7 @@ func TestTheTimerEndsPendingOperationsOrAsksTheHolder(t *testing.T) {
 // Accepted is true from the moment at which the registering goroutine releases the
 // operation until the operation ends.
 func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
-	m := begun(2)
+	m := begun()
 	assert.False(t, m.AcceptedBy(purgatory1), "it is being registered")
 	m.Acquire()
 	_, look := m.Release(true)
@@ -225,20 +221,20 @@ func TestAcceptedIsTrueFromReleaseToEnd(t *testing.T) {
 	require.True(t, held)
 	m.Settle(nil)
 	assert.False(t, m.AcceptedBy(purgatory1))
-	refused := begun(1)
+	refused := begun()
 	refused.Refuse()
 	assert.False(t, refused.AcceptedBy(purgatory1))
 }
 
 // An operation is checked when a check has come to it, also if another goroutine holds it.
 func TestAnOperationIsCheckedOnceACheckHasCome(t *testing.T) {
-	m := begun(1)
+	m := begun()
 	assert.False(t, m.Checked())
 	m.Release(true)
 	m.Claim(Expired, purgatory1)
 	assert.False(t, m.Checked())
 	for _, pending := range []bool{false, true} {
-		m := begun(1)
+		m := begun()
 		if pending {
 			m.Release(true)
 		}
@@ -254,17 +250,17 @@ func TestAnOperationBelongsToOnePurgatory(t *testing.T) {
 	op := &task{}
 	m := Of(op)
 	assert.Zero(t, m.Owner(), "it was not submitted")
-	require.True(t, m.Begin(op, 1, purgatory1))
-	require.False(t, m.Begin(op, 1, purgatory1+1))
+	require.True(t, m.Begin(op, purgatory1))
+	require.False(t, m.Begin(op, purgatory1+1))
 	assert.EqualValues(t, purgatory1, m.Owner(), "another one was refused")
 	m.Refuse()
-	require.False(t, m.Begin(op, 1, purgatory1+1), "it is used once")
+	require.False(t, m.Begin(op, purgatory1+1), "it is used once")
 	assert.EqualValues(t, purgatory1, m.Owner())
 }
 
 // Operations that have ended are tied by their entries.
 func TestAChainOfOperations(t *testing.T) {
-	first, second := begun(1), begun(1)
+	first, second := begun(), begun()
 	first.Settle(nil)
 	second.Settle(nil)
 	first.Chain(second)
@@ -276,7 +272,7 @@ func TestAChainOfOperations(t *testing.T) {
 func TestAMachineKnowsItsOperationAndEntry(t *testing.T) {
 	op := &task{}
 	m := Of(op)
-	Of(op).Begin(op, 1, purgatory1)
+	Of(op).Begin(op, purgatory1)
 	assert.Same(t, op, m.Operation())
 	assert.Same(t, m, Of(m.Operation()))
 	m.SetStart(time.Minute)
@@ -294,7 +290,7 @@ func TestSizes(t *testing.T) {
 	assert.EqualValues(t, 40, unsafe.Sizeof(Watch{}))
 	assert.InDelta(t, 1, testing.AllocsPerRun(100, func() {
 		op := &task{}
-		Of(op).Begin(op, 1, purgatory1)
+		Of(op).Begin(op, purgatory1)
 		Of(op).Release(true)
 		sink = op
 	}), 0, "the user's own")
@@ -308,7 +304,7 @@ func TestAnOperationHasOneHolderAtATime(t *testing.T) {
 	// carries out.
 	op := &task{}
 	m := Of(op)
-	require.True(t, Of(op).Begin(op, 1, purgatory1))
+	require.True(t, Of(op).Begin(op, purgatory1))
 	m.Release(true)
 	holders, looks, ends := 0, 0, 0 // only the holder touches them; the race detector checks that
 	var enough atomic.Bool

@@ -12,7 +12,7 @@ import (
 // linked returns operations for these positions, in their order in l.
 func linked(l *List, positions ...int64) (machines []*Machine) {
 	for _, at := range positions {
-		m := begun(1)
+		m := begun()
 		l.Link(m.First(), m, at, l.Last())
 		machines = append(machines, m)
 	}
@@ -50,7 +50,7 @@ func TestACursorAgainstAModel(t *testing.T) {
 			case 0: // one comes, or a mark
 				e, after, position := element{Watch: new(Watch)}, &l.root, int64(0)
 				if random.IntN(4) > 0 {
-					e.m = begun(1)
+					e.m = begun()
 					e.Watch = e.m.First()
 				}
 				if i > 0 {
@@ -113,30 +113,15 @@ func TestACursorAgainstAModel(t *testing.T) {
 }
 
 func TestTheWatchesOfAnOperation(t *testing.T) {
-	var l List
-	l.Init(nil)
-	m := begun(4)
-	watches := []*Watch{m.First()}
-	assert.Zero(t, m.tail, "made when the second key comes")
-	m.MakeExtra()
-	for i := range 3 {
-		watches = append(watches, m.Watch(i+1))
+	m := begun()
+	assert.Nil(t, *m.Extra())
+	for range 3 {
+		x := &Extra{Next: *m.Extra()}
+		*m.Extra() = x
+		assert.Same(t, x, ExtraOf(&x.Watch))
 	}
-	assert.Same(t, watches[0], m.Watch(0))
-	for _, watch := range watches {
-		l.Link(watch, m, 0, l.Last())
-	}
-	w := l.First()
-	for _, watch := range watches {
-		assert.Same(t, watch, w)
-		w = l.Next(w)
-	}
-	assert.Nil(t, w)
-	assert.Equal(t, 4, m.Keys())
 	assert.NoError(t, m.Cause(), "one pointer serves for the other watches and for the cause")
-	for _, watch := range watches {
-		watch.Unlink()
-	}
+	*m.Extra() = nil // who ends it empties the chain
 	m.Settle(nil)
 	assert.Zero(t, m.tail, "it keeps only its outcome")
 	assert.Equal(t, Satisfied, m.Outcome())

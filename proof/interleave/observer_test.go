@@ -340,7 +340,7 @@ var observers = map[string]func() observed{
 			},
 			func() bool { shown = p.Inspect(1).Oldest; return len(shown) > 0 },
 			func() error {
-				if o := shown[0]; o.Age != 0 || o.Left != timeout || o.Keys != 2 {
+				if o := shown[0]; o.Age != 0 || o.Left != timeout {
 					return fmt.Errorf("%+v", o)
 				}
 				return nil
@@ -360,7 +360,7 @@ var observers = map[string]func() observed{
 			func() bool { shown = e.p.Inspect(2).Oldest; return true },
 			func() error {
 				for _, o := range shown {
-					if len(shown) > 1 || o.Keys != 2 || o.Age < 0 || o.Left != purgatory.NoTimeout && o.Age+o.Left != timeout {
+					if len(shown) > 1 || o.Age < 0 || o.Left != purgatory.NoTimeout && o.Age+o.Left != timeout {
 						return fmt.Errorf("%+v", shown)
 					}
 				}

@@ -26,7 +26,7 @@ func (l logger) Handle(context.Context, slog.Record) error {
 // inspect shows what waits.
 func (w *world) inspect() {
 	for _, o := range w.p.Inspect(8).Oldest {
-		if o.Age < 0 || o.Keys < 1 {
+		if o.Age < 0 {
 			w.fault("inspect: %+v", o)
 		}
 	}
