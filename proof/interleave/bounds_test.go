@@ -186,11 +186,12 @@ func TestNoHoldGrowsWithWhatItGoesOver(t *testing.T) {
 		}
 		most := holdOf(t, like, 1)
 		if bound > 0 {
-			each := (holdOf(t, like, bound-1) - most) / (bound - 2)
+			most = holdOf(t, like, bound-1)
+			each := most - holdOf(t, like, bound-2)
 			if each == 0 {
 				t.Errorf("%s: a hold does nothing for each", like)
 			}
-			most += each * bound // one more than the bound: the hold may look at it
+			most += 2 * each // one more than the bound: the hold may look at it
 		}
 		for _, n := range []int{bound, bound + 1, bound + 2, 2 * bound, 4*bound + 1, 300, 1000} {
 			if n == 0 {
