@@ -108,7 +108,7 @@ func TestEndingNobodyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Submitting an operation allocates nothing, and with more keys than fit on the stack an array of keys.
+// In a steady state submitting an operation allocates nothing, and with more keys than fit on the stack an array of keys.
 func TestSubmittingAllocatesAtMostOnceBesideTheOperation(t *testing.T) {
 	p := onManualClock[string](t)
 	all := make([]string, 40)

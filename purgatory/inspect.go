@@ -86,7 +86,7 @@ func (p *Purgatory[K]) Inspect(n int) (in Inspection) {
 		}
 		seen[m] = true
 		r := OperationReport{fmt.Sprintf("%T", m.Operation()), observe.Key(f.Key), now - m.Start(), NoTimeout}
-		if at := p.entries.DeadlineOf(entryOf(m)); at > 0 && at < timer.Never { // 0: it has left the timer, and is about to end
+		if at := p.entries.DeadlineOf(entryOf(m)); at > 0 && at < timer.Never { // 0: it is in no timer
 			r.Left = at - now
 		}
 		in.Oldest = append(in.Oldest, r)

@@ -199,9 +199,8 @@ func TestKeysAreReadBeforeTheFirstTry(t *testing.T) {
 	}
 }
 
-// Every method that takes keys or positions refuses none and too many of them, and accepts as many
-// as there may be.
-func TestEveryMethodBoundsItsKeysAndPositions(t *testing.T) {
+// Every method that takes keys or positions refuses none of them, and accepts very many.
+func TestEveryMethodTakesAnyNumberOfKeysButNone(t *testing.T) {
 	p := onManualClock[int](t)
 	var met atomic.Bool
 	positions := func(keys []int) (at []purgatory.KeyPosition[int]) {

@@ -3,7 +3,6 @@ package purgatory
 import (
 	"errors"
 	"hash/maphash"
-	"slices"
 	"time"
 
 	"github.com/delayedop/purgatory/internal/bounded"
@@ -168,7 +167,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		}
 		return p.refusal(ErrClosed, "%T", r.op)
 	}
-	for i := 1; i < len(waits); i++ {
+	for i := len(waits) - 1; i > 0; i-- { // so that the chain of watches is in the order of the keys
 		p.watchers.Watch(m, &waits[i]) // only the first key's shard refuses
 	}
 	return nil
@@ -192,8 +191,10 @@ func (p *Purgatory[K]) waits(few []watchers.Wait[K], keys []K, at []KeyPosition[
 		return few[:1], nil
 	case n == 0:
 		return nil, p.refusal(ErrNoKeys, "an operation needs a key, under which a check finds it")
+	case n > len(few):
+		few = make([]watchers.Wait[K], n)
 	}
-	waits := p.hashed(slices.Grow(few[:0], n), AnyPosition, keys)
+	waits := p.hashed(few[:0], AnyPosition, keys)
 	for _, k := range at {
 		waits = append(waits, watchers.Wait[K]{Key: k.Key, Position: k.Position, Hash: maphash.Comparable(p.seed, k.Key)})
 	}

@@ -102,7 +102,7 @@ func (w *Watchers[K]) Early(hash uint64, o machine.Outcome) {
 
 const maxSpare = 64 // watches that a shard keeps for later operations
 
-// extraLocked adds a watch to those of m.
+// extraLocked puts a watch at the head of m's chain.
 func (s *shard[K]) extraLocked(m *machine.Machine) *machine.Watch {
 	x := s.mu.spare
 	if x != nil {

@@ -42,8 +42,9 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		"another leaver": func(s *shard[int], key int, _ *Visit[int]) { end(s.all, key, wait(t, s.all, key)) },
 	} {
 		w := newMap(1)
-		a, b := twoKeys(w)
-		m, stays := wait(t, w, a, b), wait(t, w, b)
+		keys := keysOf(w, 3)
+		a, b := keys[0], keys[1]
+		m, stays := wait(t, w, a, keys[2], b), wait(t, w, b)
 		s := w.shard(w.Hash(b))
 		var walk *Visit[int]
 		same(t, list(m), begin(w, &walk, b, everyPosition, 1))
@@ -52,13 +53,14 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 			pause(&walk)
 			w.Ask(w.at(b, 5), false)
 		}
-		left := &(*m.Extra()).Watch
+		left := *m.Extra()
 		s.lock()
 		end(w, a, m)
 		require.Equal(t, 1, int(w.stale.Load()))
 		checkInvariants(t, w)
 		s.mu.Unlock()
 		require.NotNil(t, left.List, "it may stay a while")
+		assert.Nil(t, left.Next, "and keeps no other one in memory")
 		next(s, b, walk)
 		assert.Nil(t, left.List, name)
 		assert.Zero(t, int(w.stale.Load()), name)

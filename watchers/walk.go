@@ -187,7 +187,7 @@ func leaveOthers[K comparable](machines []*machine.Machine, others bool) {
 		leave[K](machines[i].First())
 		for at := machines[i].Extra(); *at != nil; {
 			x := *at
-			*at = x.Next // before another operation has x
+			*at, x.Next = x.Next, nil // before another operation has x
 			leave[K](&x.Watch)
 		}
 	}

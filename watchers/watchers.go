@@ -109,7 +109,7 @@ func (w *Watchers[K]) shards() iter.Seq[*shard[K]] {
 	}
 }
 
-// Waits returns what m waits for, which is held and linked under each key: first its first key.
+// Waits returns what m waits for, which is held and linked under each key: the first key, then the chain of the others.
 func Waits[K comparable](m *machine.Machine) (waits []Wait[K]) {
 	for w, x := m.First(), *m.Extra(); ; w, x = &x.Watch, x.Next {
 		l := listOf[K](w)

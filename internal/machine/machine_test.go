@@ -32,7 +32,7 @@ const purgatory1 = 7
 
 var errGone = errors.New("gone")
 
-// begun returns the machine of a new operation for this many keys, which the caller holds.
+// begun returns the machine of a new operation, which the caller holds.
 func begun() *Machine {
 	op := &task{}
 	Of(op).Begin(op, purgatory1)

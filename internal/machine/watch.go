@@ -80,7 +80,7 @@ func (w *Watch) Unlink() {
 		l.len--
 	}
 	prev.next, next.Prev = next, prev
-	w.next, w.Prev, w.List = nil, nil, nil // Machine may stay: w lies in the operation
+	w.next, w.Prev, w.List = nil, nil, nil // Machine may stay: w lies in the operation, or is cleared when it is kept
 }
 
 // Start puts the cursor before the first element.
