@@ -29,10 +29,7 @@ type config struct {
 	logger           *slog.Logger // nil: nothing is logged but panics
 	hook             *testhook.Hook
 
-	reaper           bool
-	placeKept        bool
-	diagnostics      bool
-	timeoutsExpected bool
+	reaper, placeKept, diagnostics, timeoutsExpected bool
 
 	err error // the first rule that an option breaks
 }

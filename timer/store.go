@@ -106,9 +106,7 @@ func defaultShards() int {
 }
 
 // shardOf returns the shard of e, nil before the first entry has come there.
-func (t *store) shardOf(e *entry.Entry) *shard {
-	return t.shards[e.Shard(len(t.shards))].Load()
-}
+func (t *store) shardOf(e *entry.Entry) *shard { return t.shards[e.Shard(len(t.shards))].Load() }
 
 func (t *store) makeShard(e *entry.Entry) *shard {
 	i := e.Shard(len(t.shards))

@@ -69,9 +69,7 @@ func New[K comparable](c Config[K]) *Watchers[K] {
 }
 
 // used returns the shard of the keys with this hash, nil if nobody has waited for one.
-func (w *Watchers[K]) used(hash uint64) *shard[K] {
-	return w.slots[hash&uint64(len(w.slots)-1)].Load()
-}
+func (w *Watchers[K]) used(hash uint64) *shard[K] { return w.slots[hash&uint64(len(w.slots)-1)].Load() }
 
 // shard returns the shard of the keys with this hash, which it makes on first use.
 func (w *Watchers[K]) shard(hash uint64) *shard[K] {
