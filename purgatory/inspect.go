@@ -37,7 +37,7 @@ type OperationReport struct {
 	Type string        // "*purgatory.await" of an Await or a Wait
 	Key  string        // one of the keys that it waits for
 	Age  time.Duration // since it was registered
-	Left time.Duration // until its timeout; negative if that has passed, [NoTimeout] if it never does
+	Left time.Duration // until its timeout; negative if that has passed, [NoTimeout] if it never does, or the operation ends
 }
 
 // ExpiryReport is an operation that has expired.

@@ -131,6 +131,14 @@ func TestReportsFormatKeysAndNoOperation(t *testing.T) {
 	}
 }
 
+// A row is of an operation that waits when its turn comes. Here a key's String ends it.
+func TestAnInspectionLeavesOutWhatEndsMeanwhile(t *testing.T) {
+	o, p := &op{}, onManualClock[spoken](t)
+	say := func() string { p.ForceComplete(o); return "" }
+	submit(t, p, o, hour, spoken{1, &say})
+	assert.Empty(t, p.Inspect(1).Oldest)
+}
+
 // An operation that expires is unchecked if no check has come to it, or is about to: whoever else is checked, or ends. The other ones
 // are those whose condition was never true.
 func TestAnExpiryIsUncheckedIfNoCheckHasComeToIt(t *testing.T) {
