@@ -20,7 +20,7 @@ type Extra struct {
 	Next *Extra
 }
 
-// ExtraOf returns the Extra that w, which is not its operation's first watch, is the first field of.
+// ExtraOf returns the Extra that begins with w. The conversion is safe for a watch that is not its operation's first.
 func ExtraOf(w *Watch) *Extra { return (*Extra)(unsafe.Pointer(w)) }
 
 // Group is what a walk over a list reads in one hold of the shard's lock: 0.2 µs each where they are in no cache. Who
@@ -80,7 +80,7 @@ func (w *Watch) Unlink() {
 		l.len--
 	}
 	prev.next, next.Prev = next, prev
-	w.next, w.Prev, w.List = nil, nil, nil // Machine may stay: w lies in the operation, or is cleared when it is kept
+	w.next, w.Prev, w.List = nil, nil, nil // Machine may stay: w lies in the operation, or its shard clears it
 }
 
 // Start puts the cursor before the first element.

@@ -199,7 +199,7 @@ func TestTheKeysThatAreCheckedAreToBlame(t *testing.T) {
 		for _, keys := range [][]string{{"conn-7", "orders", "payments"}, {"conn-7", "audit"}} {
 			until(t, p, keys...).met.Store(false)
 		}
-		r, s := until(t, p, "conn-7", "orders", "payments"), until(t, p, "conn-7", "audit")
+		r, s := until(t, p, "conn-7", "orders", "payments"), until(t, p, "conn-7", "audit", "bills")
 		r.met.Store(true)
 		s.met.Store(true)
 		p.JustAfter(time.Minute)
@@ -211,7 +211,7 @@ func TestTheKeysThatAreCheckedAreToBlame(t *testing.T) {
 	require.Len(t, said, 1)
 	assert.Contains(t, said[0], ": 2 operations were ready")
 	assert.Contains(t, said[0], " waited for orders (checked later only)\n")
-	assert.Contains(t, said[0], " waited for conn-7, audit, and no check or signal names one of these keys")
+	assert.Contains(t, said[0], " waited for conn-7, audit, bills, and no check or signal names one of these keys")
 }
 
 // A check, a signal or a cancellation that has not come to an operation yet is none that was
