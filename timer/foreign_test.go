@@ -13,11 +13,13 @@ import (
 	"github.com/delayedop/purgatory/internal/machine"
 )
 
-// A timer refuses an entry that another timer has scheduled, and neither timer changes.
-func TestAnEntryOfARunningTimerIsRefused(t *testing.T) {
+// A timer refuses an entry of another timer, whatever its state, and neither timer changes.
+func TestAnEntryOfAnotherTimerIsRefused(t *testing.T) {
 	for name, state := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"scheduled": func(*ManualTimer, *TaskEntry) {},
 		"due":       func(m *ManualTimer, e *TaskEntry) { m.Extend(e, 0) },
+		"expired":   func(m *ManualTimer, e *TaskEntry) { m.AdvanceClock(time.Hour) },
+		"cancelled": func(m *ManualTimer, e *TaskEntry) { m.Cancel(e) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, other := newManual(t, WithMaxPending(9)), newManual(t, WithShards(8), WithMaxPending(9))
@@ -25,20 +27,20 @@ func TestAnEntryOfARunningTimerIsRefused(t *testing.T) {
 			addIn(t, first, tt, time.Minute)
 			addIn(t, other, neighbour, time.Minute)
 			state(first, &tt.TaskEntry)
-			deadline := first.DeadlineOf(&tt.TaskEntry)
+			deadline, pending := first.DeadlineOf(&tt.TaskEntry), first.Pending()
 
 			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
-			require.ErrorIs(t, err, errScheduled)
+			require.ErrorIs(t, err, ErrInvalid)
 			require.ErrorContains(t, err, "another timer")
 			untouched(t, other, tt, neighbour)
 			assert.Equal(t, deadline, first.DeadlineOf(&tt.TaskEntry))
-			assert.Equal(t, 1, first.Pending())
+			assert.Equal(t, pending, first.Pending())
 			checkInvariants(t, &first.store, func(*entry.Entry) bool { return false })
 		})
 	}
 }
 
-// An idle entry goes to the timer to which it is added, and the timer that had it changes it no more.
+// An idle entry that is bound again goes to the timer to which it is added, and the timer that had it changes it no more.
 func TestAnIdleEntryMayGoToAnotherTimer(t *testing.T) {
 	for name, idle := range map[string]func(m *ManualTimer, e *TaskEntry){
 		"expired":   func(m *ManualTimer, e *TaskEntry) { m.AdvanceClock(time.Hour) },
@@ -54,6 +56,8 @@ func TestAnIdleEntryMayGoToAnotherTimer(t *testing.T) {
 			ran := tt.runs.Load()
 			untouched(t, other, tt, neighbour)
 
+			tt.Bind(tt)
+			assert.Zero(t, first.DeadlineOf(&tt.TaskEntry))
 			addIn(t, other, tt, 2*time.Minute)
 			assert.Equal(t, 2*time.Minute, other.DeadlineOf(&tt.TaskEntry))
 			first.AdvanceClock(0)
@@ -65,6 +69,7 @@ func TestAnIdleEntryMayGoToAnotherTimer(t *testing.T) {
 			other.AdvanceClock(2 * time.Minute)
 			assert.Equal(t, ran+1, tt.runs.Load())
 			if name != "unfired" {
+				tt.Bind(tt)
 				addIn(t, first, tt, time.Minute) // and back
 				first.AdvanceClock(time.Minute)
 				assert.Equal(t, ran+2, tt.runs.Load())
@@ -99,7 +104,7 @@ func TestARefusedEntryMayGoToAnotherTimer(t *testing.T) {
 	assert.False(t, stopped.Extend(&tt.TaskEntry, time.Minute))
 	assert.False(t, full.Cancel(&tt.TaskEntry))
 	addIn(t, other, tt, time.Second)
-	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), errScheduled)
+	require.ErrorIs(t, full.AddAt(&tt.TaskEntry, 0, time.Second), errForeign)
 	assert.Equal(t, 1, full.Pending())
 }
 

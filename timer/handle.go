@@ -11,7 +11,8 @@ import (
 
 // Handle stands for a scheduled function. It is safe for concurrent use, by the function too.
 type Handle struct {
-	task   TaskEntry     // bound to a function
+	task   TaskEntry // bound to a function
+	timer  *store
 	period time.Duration // > 0: fixed rate; < 0: fixed delay; 0: it runs once
 }
 
@@ -34,8 +35,6 @@ func (f function) RunTask(e *TaskEntry) {
 	}
 	f()
 }
-
-func (h *Handle) timer() *store { return h.task.owner.Load() }
 
 // AfterFunc runs f as a [Task] when d has passed. Errors: [ErrInvalid] (f is nil), [ErrFull], [ErrStopped].
 func (t *store) AfterFunc(d time.Duration, f func()) (*Handle, error) { return t.start(d, 0, 1, f) }
@@ -61,9 +60,8 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 	case f == nil:
 		return nil, fmt.Errorf("%w: the function is nil", ErrInvalid)
 	}
-	h := &Handle{period: period} // see docs/internals/decisions.md#a-handle-is-an-allocation
+	h := &Handle{timer: t, period: period} // see docs/internals/decisions.md#a-handle-is-an-allocation
 	h.task.Bind(function(f))
-	h.task.owner.Store(t)
 	now := t.Here()
 	if err := t.AddAt(&h.task, now, Deadline(now, first)); err != nil {
 		return nil, err
@@ -73,7 +71,7 @@ func (t *store) start(first, period, given time.Duration, f func()) (*Handle, er
 
 // again schedules the next run, unless h or its timer was stopped meanwhile.
 func (h *Handle) again() {
-	t, e := h.timer(), &h.task.entry
+	t, e := h.timer, &h.task.entry
 	now := t.clock.read()
 	s := t.lock(e)
 	if t.stopped.Load() || e.At == entry.ExpiredBit {
@@ -94,7 +92,7 @@ func (h *Handle) again() {
 
 // Stop prevents further runs, waits for none, and reports whether it prevented one: then h is [Handle.Cancelled].
 func (h *Handle) Stop() bool {
-	t, e := h.timer(), &h.task.entry
+	t, e := h.timer, &h.task.entry
 	s := t.lock(e)
 	defer s.mu.Unlock()
 	if !t.cancelLocked(s, e) && (h.period == 0 || e.At == entry.ExpiredBit) {
@@ -107,7 +105,7 @@ func (h *Handle) Stop() bool {
 // Extend moves the next run of a pending handle to d from now and reports whether it came in time. Otherwise, and
 // during a periodic run, it does nothing.
 func (h *Handle) Extend(d time.Duration) bool {
-	return h.timer().Extend(&h.task, Deadline(h.timer().Here(), d))
+	return h.timer.Extend(&h.task, Deadline(h.timer.Here(), d))
 }
 
 // Reset moves the deadline of a pending handle to d from now and returns true. Otherwise it schedules the
@@ -118,8 +116,8 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 	if pending = h.Extend(d); pending || h.period != 0 {
 		return pending, nil
 	}
-	now := h.timer().Here()
-	err = h.timer().AddAt(&h.task, now, Deadline(now, d))
+	now := h.timer.Here()
+	err = h.timer.AddAt(&h.task, now, Deadline(now, d))
 	if errors.Is(err, errScheduled) { // by another Reset, meanwhile
 		return h.Reset(d)
 	}
@@ -128,11 +126,11 @@ func (h *Handle) Reset(d time.Duration) (pending bool, err error) {
 
 // Expired reports whether the function has run, is running, or is about to run, and will not run again.
 func (h *Handle) Expired() bool {
-	s := h.timer().lock(&h.task.entry)
+	s := h.timer.lock(&h.task.entry)
 	defer s.mu.Unlock()
 	at := h.task.entry.At
 	return at < 0 && at != entry.ExpiredBit && h.period == 0
 }
 
 // Cancelled reports whether h was stopped before it ran; if it is periodic, whether it was stopped.
-func (h *Handle) Cancelled() bool { return h.timer().DeadlineOf(&h.task) == 0 }
+func (h *Handle) Cancelled() bool { return h.timer.DeadlineOf(&h.task) == 0 }

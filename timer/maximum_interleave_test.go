@@ -3,6 +3,7 @@
 package timer
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -178,10 +179,9 @@ func TestANewEntryThatTwoAddEveryInterleaving(t *testing.T) {
 	}
 }
 
-// An idle entry is added to another timer while its own one adds, extends and cancels it. It is in one of
-// them or in none, and both count it so.
-func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {
-	moves := 0
+// A stranger adds an idle entry while its own timer adds, extends and cancels it. It is in that one or in none, which
+// counts it so.
+func TestAnIdleEntryAndAStrangerEveryInterleaving(t *testing.T) {
 	setup := func(spawn func(string, func())) func() error {
 		var timers [2]*ManualTimer
 		for i := range timers {
@@ -194,16 +194,10 @@ func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {
 		if err := own.AddAt(&tt.TaskEntry, 0, time.Hour); err != nil || !own.Cancel(&tt.TaskEntry) {
 			return func() error { return fmt.Errorf("%v", err) }
 		}
-		added, cancelled := 0, 0
-		adder := func(timer *ManualTimer) func() {
-			return func() {
-				if timer.AddAt(&tt.TaskEntry, 0, time.Hour) == nil {
-					added++
-				}
-			}
-		}
-		spawn("other", adder(other))
-		spawn("own", adder(own))
+		var strange, err error
+		cancelled := 0
+		spawn("other", func() { strange = other.AddAt(&tt.TaskEntry, 0, time.Hour) })
+		spawn("own", func() { err = own.AddAt(&tt.TaskEntry, 0, time.Hour) })
 		spawn("canceller", func() {
 			own.Extend(&tt.TaskEntry, time.Minute)
 			if own.Cancel(&tt.TaskEntry) {
@@ -211,17 +205,12 @@ func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {
 			}
 		})
 		return func() error {
-			pending := own.Pending() + other.Pending()
-			if counted := own.pending.Load() + other.pending.Load(); pending != added-cancelled || counted != int64(pending) || pending > 1 || min(own.Pending(), other.Pending()) < 0 {
-				return fmt.Errorf("added %d times and cancelled %d times, %d are pending and %d counted", added, cancelled, pending, counted)
+			pending := own.Pending()
+			if err != nil || pending != 1-cancelled || own.pending.Load() != int64(pending) || other.Pending() != 0 || other.pending.Load() != 0 {
+				return fmt.Errorf("%v; cancelled %d times, %d are pending and %d counted", err, cancelled, pending, own.pending.Load())
 			}
-			if tt.owner.Load() == &other.store {
-				moves++
-			}
-			for _, timer := range timers {
-				if n := len(timer.Stop()); n > 0 && tt.owner.Load() != &timer.store {
-					return fmt.Errorf("it is in the timer that has given it away")
-				}
+			if !errors.Is(strange, errForeign) {
+				return fmt.Errorf("the other timer says %w", strange)
 			}
 			return nil
 		}
@@ -231,8 +220,5 @@ func TestAnIdleEntryOfTwoTimersEveryInterleaving(t *testing.T) {
 	if r.Failure != nil {
 		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
 	}
-	if moves == 0 {
-		t.Fatal("it has never changed timers")
-	}
-	t.Logf("%d schedules, in %d of them it is the other timer's at the end", r.Schedules, moves)
+	t.Logf("%d schedules", r.Schedules)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delayedop/purgatory/internal/guard"
+	"github.com/delayedop/purgatory/internal/identity"
 	"github.com/delayedop/purgatory/internal/observe"
 )
 
@@ -103,6 +104,7 @@ func (t *store) init(shards int, opts []Option, c clock) error {
 	if t.err != nil {
 		return t.err
 	}
+	t.id = identity.New()
 	t.clock = c
 	t.shards = make([]atomic.Pointer[shard], t.shardCount)
 	t.wake.Store(1)

@@ -11,8 +11,8 @@ import (
 // AddAt schedules task to expire at deadline, a time on the timer's clock (see [Deadline]), or at once if that is not
 // after now, a recent reading of Now and never later. It runs no task.
 //
-// Errors, after which nothing is scheduled: [ErrInvalid] (task is bound to no [Task], or is scheduled already, in
-// this timer or another one), [ErrFull], [ErrStopped].
+// Errors, after which nothing is scheduled: [ErrInvalid] (task is bound to no [Task], is scheduled already, or is
+// another timer's), [ErrFull], [ErrStopped].
 func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	now = t.checked(now)
 	e := &task.entry
@@ -21,7 +21,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 		s = t.makeShard(e)
 	}
 	s.mu.Lock()
-	if e.Linked() || t.maxPending != 0 || t.stopped.Load() || !t.owns(e) { // rare
+	if !t.owns(e) || e.Linked() || t.maxPending != 0 || t.stopped.Load() { // rare
 		if err := t.admitLocked(s, e); err != nil {
 			s.mu.Unlock()
 			return err
@@ -65,53 +65,31 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 }
 
 // admitLocked accepts e for s, or returns the error of AddAt. It counts e last, so that nobody is refused although there
-// is room.
+// is room, and takes an entry that is nobody's after that: one that is refused stays so.
 func (t *store) admitLocked(s *shard, e *entry.Entry) error {
-	for !t.owns(e) {
-		s.mu.Unlock()
-		err := t.adopt(taskEntry(e))
-		s.mu.Lock()
-		if err != nil {
-			return err
-		}
-	}
+	owned := t.owns(e)
 	switch {
+	case !owned && taskEntry(e).bound == nil:
+		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
+	case !owned && !e.Free():
+		return errForeign
 	case t.stopped.Load():
 		return ErrStopped
-	case e.Linked():
+	case owned && e.Linked():
 		return errScheduled
 	case t.maxPending > 0 && !bounded.Increment(&t.pending, t.maxPending):
 		return fmt.Errorf("%w: the maximum is %d", ErrFull, t.maxPending)
-	}
-	return nil
-}
-
-// owns reports whether e was last added to t. A purgatory uses one timer.
-func (t *store) owns(e *entry.Entry) bool {
-	return e.OfOperation() || taskEntry(e).owner.Load() == t
-}
-
-// adopt makes t the owner of e, unless another timer has e scheduled. It holds no lock of t. An entry is never in
-// two timers:
-//
-//  1. The lock of e's shard in its owner guards e. Who has locked a timer's shard looks whether that is the owner.
-//  2. The owner changes with that lock held, and only while e is in no list; or from none.
-func (t *store) adopt(e *TaskEntry) error {
-	if e.bound == nil {
-		return fmt.Errorf("%w: the entry is bound to no task", ErrInvalid)
-	}
-	if e.owner.CompareAndSwap(nil, t) {
+	case owned || e.Claim(t.id):
 		return nil
+	case t.maxPending > 0:
+		t.pending.Add(-1)
 	}
-	owner := e.owner.Load()
-	s := owner.lock(&e.entry)
-	defer s.mu.Unlock()
-	if owner != t && owner.owns(&e.entry) && e.entry.Linked() {
-		return fmt.Errorf("%w, in another timer", errScheduled)
-	}
-	e.owner.CompareAndSwap(owner, t) // fails if a third timer has adopted it: then t tries again
-	return nil
+	return errForeign // another timer was faster
 }
+
+// owns reports whether e has been added to t since it was bound. Who has locked e's shard in t looks first: the lock
+// guards no other timer's entry. A purgatory uses one timer.
+func (t *store) owns(e *entry.Entry) bool { return e.OwnedBy(t.id) }
 
 // lock returns e's shard, locked: that guards e if t owns e.
 func (t *store) lock(e *entry.Entry) *shard {

@@ -11,7 +11,7 @@ func TestSizes(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the sizes are chosen for 64 bits")
 	}
-	assert.EqualValues(t, 56, unsafe.Sizeof(TaskEntry{}), "TaskEntry")
+	assert.EqualValues(t, 48, unsafe.Sizeof(TaskEntry{}), "TaskEntry")
 	assert.EqualValues(t, 64, unsafe.Sizeof(Handle{}), "Handle: a larger one falls into the next size class")
 
 	var s shard

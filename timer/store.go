@@ -13,6 +13,7 @@ import (
 // store is what SystemTimer and ManualTimer share: the wheels and all methods on entries.
 type store struct {
 	config
+	id      uint32     // of the entries that it owns
 	base    time.Time  // of a SystemTimer: when it was made
 	stopped sched.Bool // Stop was called
 	// A power of two of them, each made when its first entry comes. Not explored: a loop has a point for each.

@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/delayedop/purgatory/internal/entry"
-	"github.com/delayedop/purgatory/internal/sched"
 )
 
 // Timer is a [SystemTimer] or a [ManualTimer]. It is safe for concurrent use. Only AdvanceClock blocks.
@@ -31,13 +30,12 @@ type Task interface {
 	RunTask(e *TaskEntry)
 }
 
-// TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task once, and may
-// add it again, to any timer, after it has expired or was cancelled. After [TaskEntry.Bind] it is safe for concurrent
-// use. It must not be copied.
+// TaskEntry links one task into a timer. The caller embeds it in a larger object, binds it to a task, and may add it
+// again after it has expired or was cancelled. The first timer that accepts it keeps it until it is bound again; the
+// others refuse it. After [TaskEntry.Bind] it is safe for concurrent use. It must not be copied.
 type TaskEntry struct {
 	entry entry.Entry
-	bound Task                 // nil until it is bound, constant afterwards
-	owner sched.Pointer[store] // the timer to which it was added last; see adopt
+	bound Task // nil until it is bound
 }
 
 // taskEntry returns the TaskEntry that begins with e. The conversion is safe: of an operation's, only e is used.
@@ -45,7 +43,8 @@ func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e
 
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
 
-// Bind sets the task that runs when e expires. Call it once, before other goroutines use e.
+// Bind sets the task that runs when e expires. Call it before other goroutines use e; and again, while none does and e
+// is not scheduled, to add e to another timer.
 func (e *TaskEntry) Bind(task Task) {
 	e.bound = task
 	e.entry.Bind()
@@ -58,6 +57,7 @@ var (
 	ErrFull    = errors.New("timer: too many pending entries")
 
 	errScheduled = fmt.Errorf("%w: the entry is scheduled already", ErrInvalid)
+	errForeign   = fmt.Errorf("%w: the entry belongs to another timer until it is bound again", ErrInvalid)
 )
 
 // Never is the latest deadline. No clock reaches it.

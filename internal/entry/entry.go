@@ -34,8 +34,8 @@ type Entry struct {
 // ExpiredBit is the sign bit, set in the deadline of an expired entry.
 const ExpiredBit = math.MinInt64
 
-// A binding has the entry's shard, and says whether the entry is an operation's: then it has the identity of the
-// purgatory, too.
+// A binding has the entry's shard, the identity of its owner, and whether that is an operation's purgatory. The owner of
+// another entry is a timer, or nobody yet.
 const (
 	shardBits    = 8 // enough for 256 shards
 	operationBit = 1 << shardBits
@@ -62,6 +62,21 @@ func (e *Entry) OperationBinding(id uint32) uint64 {
 
 // Shard returns the index of e's shard in a timer with n shards, a power of two.
 func (e *Entry) Shard(n int) int { return int(uint32(e.Word.Load())) & (n - 1) }
+
+// Free reports whether e, which is no operation's, has no owner.
+func (e *Entry) Free() bool { return identity.In(e.Word.Load()) == 0 }
+
+// Claim makes the timer with this identity the owner of e, which is no operation's, unless it has one.
+func (e *Entry) Claim(id uint32) bool {
+	word := e.Word.Load()
+	return identity.In(word) == 0 && e.Word.CompareAndSwap(word, word|uint64(id)<<identity.Shift)
+}
+
+// OwnedBy reports whether the timer with this identity is the owner of e, or e is an operation's.
+func (e *Entry) OwnedBy(id uint32) bool {
+	word := e.Word.Load()
+	return identity.In(word) == id || word&operationBit != 0
+}
 
 // OfOperation reports whether e is bound to an operation.
 func (e *Entry) OfOperation() bool { return e.Word.Load()&operationBit != 0 }

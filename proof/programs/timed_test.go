@@ -22,7 +22,7 @@ type timedTask struct {
 	adds, runs, ends int           // additions; those of them that have run, and that were cancelled or stopped by name
 	somebodyEnds     int           // of the first task: those that CancelAll has cancelled, of any task
 	adding           int           // additions under way
-	away, lent       int           // it is with another timer; how often it was
+	away, lent       int           // times that another timer was given it; and has accepted it
 	changes          int           // additions, extensions and cancellations under way
 	version          int           // grows with each call that may move the deadline, and with each run
 	floor            time.Duration // it does not run before
@@ -68,12 +68,12 @@ func (t *timedTask) promise(deadline time.Duration) (kept func(bool)) {
 func (t *timedTask) add(d time.Duration) {
 	now := t.r.timer.Now()
 	deadline := timer.Deadline(now, d)
-	scheduled, lent, adds := t.scheduled() || t.away > 0, t.lent, t.adds
+	scheduled, adds := t.scheduled(), t.adds
 	kept := t.promise(deadline)
 	t.adding++
 	err := t.r.timer.AddAt(&t.entry, now, deadline)
 	t.adding--
-	accepted := t.r.accepts(err, scheduled || t.scheduled() || t.lent > lent || t.adds > adds)
+	accepted := t.r.accepts(err, scheduled || t.scheduled() || t.away > 0 || t.adds > adds)
 	if accepted {
 		t.adds++
 	}
@@ -95,25 +95,20 @@ func (t *timedTask) extend(d time.Duration) {
 	kept(t.r.timer.Extend(&t.entry, deadline))
 }
 
-// stranger hands the entry to another timer, which takes it if it is idle, and gives it back.
+// stranger hands the entry to another timer, which keeps it if that is the first to accept it.
 func (t *timedTask) stranger(d time.Duration) {
 	other := t.r.other
-	if t.away > 0 {
-		return
-	}
-	t.away++
-	t.lent++
-	defer func() { t.away-- }()
-	if other.Cancel(&t.entry) || other.Extend(&t.entry, d) || other.CancelAll([]*timer.TaskEntry{&t.entry}) > 0 || other.DeadlineOf(&t.entry) != 0 {
+	owned := t.adds > 0
+	if changed := other.Cancel(&t.entry) || other.Extend(&t.entry, d) || other.DeadlineOf(&t.entry) != 0; changed && owned {
 		t.r.fault("e%d: another timer has changed it", t.id)
 	}
-	t.version++
-	t.changes++
-	scheduled, adds := t.scheduled(), t.adds
-	if t.r.accepts(other.AddAt(&t.entry, 0, d), scheduled || t.scheduled() || t.adds > adds) && !other.Cancel(&t.entry) {
-		t.r.fault("e%d: it has left the timer that had it scheduled", t.id)
+	t.away++
+	if t.r.accepts(other.AddAt(&t.entry, 0, d), t.adding > 0 || t.adds > 0 || t.away > 1) {
+		t.lent++
 	}
-	t.changes--
+	if t.lent > 0 && t.adds > 0 {
+		t.r.fault("e%d: two timers have accepted it", t.id)
+	}
 }
 
 // scheduled reports whether an addition may be in the timer, or may have been there since it began: one that is under way may be

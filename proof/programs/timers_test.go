@@ -26,7 +26,7 @@ import (
 //   - Runs of a periodic function do not overlap; at a fixed rate none comes before its turn, with a
 //     fixed delay none before the pause is over. After a Stop that returned true at most the run
 //     begins for which a worker was on its way.
-//   - Another timer refuses the entries. An error has a reason.
+//   - An entry is in one timer for ever. An error has a reason.
 func TestTimers(t *testing.T) { runFamily(t, "timer", drawTimer) }
 
 // timing is a program.
