@@ -22,7 +22,7 @@ func (t *store) AddAt(task *TaskEntry, now, deadline time.Duration) error {
 	}
 	s.mu.Lock()
 	if !t.owns(e) || e.Linked() || t.maxPending != 0 || t.stopped.Load() { // rare
-		if err := t.admitLocked(s, e); err != nil {
+		if err := t.admitLocked(e); err != nil {
 			s.mu.Unlock()
 			return err
 		}
@@ -64,9 +64,9 @@ func (t *store) insert(s *shard, e *entry.Entry, now, deadline time.Duration) {
 	}
 }
 
-// admitLocked accepts e for s, or returns the error of AddAt. It counts e last, so that nobody is refused although there
-// is room, and takes an entry that is nobody's after that: one that is refused stays so.
-func (t *store) admitLocked(s *shard, e *entry.Entry) error {
+// admitLocked accepts e, or returns the error of AddAt. It counts e after it has looked for other errors, so that nobody is
+// refused although there is room. Last it claims an entry that is nobody's: one that is refused stays nobody's.
+func (t *store) admitLocked(e *entry.Entry) error {
 	owned := t.owns(e)
 	switch {
 	case !owned && taskEntry(e).bound == nil:
