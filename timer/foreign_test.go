@@ -28,6 +28,9 @@ func TestAnEntryOfAnotherTimerIsRefused(t *testing.T) {
 			addIn(t, other, neighbour, time.Minute)
 			state(first, &tt.TaskEntry)
 			deadline, pending := first.DeadlineOf(&tt.TaskEntry), first.Pending()
+			if pending > 0 {
+				assert.Panics(t, func() { tt.Bind(tt) })
+			}
 
 			err := other.AddAt(&tt.TaskEntry, 0, time.Second)
 			require.ErrorIs(t, err, ErrInvalid)

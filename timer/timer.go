@@ -43,9 +43,12 @@ func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e
 
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
 
-// Bind sets the task that runs when e expires. Call it before other goroutines use e; and again, while none does and e
-// is not scheduled, to add e to another timer.
+// Bind sets the task that runs when e expires. Call it before other goroutines use e; and again, while none does, to add
+// e to another timer. It panics if e is scheduled.
 func (e *TaskEntry) Bind(task Task) {
+	if e.entry.Linked() {
+		panic("timer: Bind of an entry that is scheduled")
+	}
 	e.bound = task
 	e.entry.Bind()
 }
