@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/delayedop/purgatory/internal/entry"
 )
 
 // testTask is an entry with a task that counts its runs and then calls f, unless f is nil.
@@ -144,6 +146,27 @@ func TestEntriesAreSpreadOverTheShardsByPages(t *testing.T) {
 	assert.Len(t, count, shards)
 	for _, n := range count {
 		assert.LessOrEqual(t, n, 2*pages/shards)
+	}
+}
+
+// Few shards, too, share what lies on pages that follow one another: by a product's lower bits each ninth page would be
+// in the same one of 16.
+func TestNeighbouringPagesAreInDifferentShards(t *testing.T) {
+	type page struct {
+		entry.Entry
+		_ [8192 - unsafe.Sizeof(entry.Entry{})]byte
+	}
+	memory := make([]page, 2048)
+	for shards := 4; shards <= maxShards; shards *= 2 {
+		seen := map[int]bool{}
+		for i := range memory {
+			memory[i].Bind()
+			seen[memory[i].Shard(shards)] = true
+			if (i+1)%shards == 0 {
+				require.GreaterOrEqual(t, len(seen), shards*5/8, "of %d", shards)
+				clear(seen)
+			}
+		}
 	}
 }
 

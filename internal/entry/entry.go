@@ -3,7 +3,7 @@
 package entry
 
 import (
-	"math"
+	"math/bits"
 	"time"
 	"unsafe"
 
@@ -32,7 +32,7 @@ type Entry struct {
 }
 
 // ExpiredBit is the sign bit, set in the deadline of an expired entry.
-const ExpiredBit = math.MinInt64
+const ExpiredBit = -1 << 63
 
 // A binding has the entry's shard, the identity of its owner, and whether that is an operation's purgatory. The owner of
 // another entry is a timer, or nobody yet.
@@ -44,10 +44,10 @@ const (
 var _ [identity.Shift - (shardBits + 1)]struct{} // fails to compile unless the identity's bits are free
 
 // shard hashes the page of e: a processor allocates from its own pages. The conversion is safe: the address is
-// hashed once, so the object may move.
+// hashed once, so the object may move. See docs/internals/decisions.md#a-pages-hash-is-reversed.
 func (e *Entry) shard() uint64 {
 	page := uint64(uintptr(unsafe.Pointer(e))) >> 13
-	return page * 0x9e3779b97f4a7c15 >> (64 - shardBits) // 2^64/φ (Knuth, multiplicative hashing)
+	return uint64(bits.Reverse8(uint8(page * 0x9e3779b97f4a7c15 >> 56))) // 2^64/φ (Knuth, multiplicative hashing)
 }
 
 // Bind binds e, of a TaskEntry that no other goroutine sees yet. The conversion is safe: a Uint64 begins with its
