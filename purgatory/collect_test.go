@@ -276,6 +276,23 @@ func TestWhatBlocksKeepsNoAnsweredOperation(t *testing.T) {
 	wait()
 }
 
+func TestALoopOverKeysKeepsNoEndedOperation(t *testing.T) {
+	p := onManualClock[int](t, purgatory.WithWatcherShards(1))
+	var all []weak.Pointer[op]
+	for key := range 50 {
+		o := &op{}
+		submit(t, p, o, hour, key)
+		all = append(all, weak.Make(o))
+	}
+	for range p.Keys() {
+		for key := range 50 {
+			p.CancelForKey(key, nil)
+		}
+		gone(t, all)
+		return
+	}
+}
+
 // The first callback of a check blocks. Operations that the check would have come to later, and that others end meanwhile, can be
 // collected.
 func TestABlockedCallbackKeepsNoOperationOfALaterBatch(t *testing.T) {

@@ -75,7 +75,7 @@
 //
 // If another goroutine is trying the operation, or its key, at that moment, that
 // goroutine ends it and runs its callbacks. One whose stack is over 400 frames
-// deep hands callbacks to a worker. A callback that blocks holds up other operations
+// deep may hand callbacks to a worker. A callback that blocks holds up other operations
 // that the same call has ended, or has yet to try, and nothing else: another check of
 // the key tries those.
 //

@@ -77,7 +77,6 @@ func TestAnIdlePurgatoryHasAnsweredAndRunsNothingEveryInterleaving(t *testing.T)
 
 // An operation whose key is full is refused, and has no callback, also if its timeout passes while it is being registered.
 func TestARefusalBesideItsTimeoutEveryInterleaving(t *testing.T) {
-	t.Cleanup(explore.Close)
 	setup := func(spawn func(string, func())) func() error {
 		clock, err := timer.NewManualTimer()
 		p := Must(New[int]("full", WithTimer(clock), WithMaxPendingPerKey(1)))
@@ -94,8 +93,31 @@ func TestARefusalBesideItsTimeoutEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
-	if r.Failure != nil || r.Schedules < 2 {
-		t.Errorf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	if r := (explore.Exploration{Setup: setup, Preemptions: 2}).Check(t); r.Schedules < 2 {
+		t.Error("nothing was explored")
 	}
+}
+
+// Operations that were accepted before the purgatory closed arrive while Close ends those of their key, ahead of one that
+// waits for a position.
+func TestCloseEndsWhoStandsBehindThoseThatArriveEveryInterleaving(t *testing.T) {
+	setup := func(spawn func(string, func())) func() error {
+		clock, err := timer.NewManualTimer()
+		p := Must(New[int]("closing", WithTimer(clock)))
+		var last drained
+		_, failed := p.TryCompleteElseWatchAt(&last, NoTimeout, KeyPosition[int]{Key: 1, Position: 5})
+		spawn("close", func() { p.endAll(false) })
+		spawn("crowd", func() {
+			for range 33 {
+				_, failed = p.TryCompleteElseWatch(new(drained), NoTimeout, 1)
+			}
+		})
+		return func() error {
+			if err = errors.Join(err, failed); err == nil && !last.answered {
+				err = errors.New("it was there before, and is pending")
+			}
+			return err
+		}
+	}
+	explore.Exploration{Setup: setup, Preemptions: 1}.Check(t)
 }

@@ -191,7 +191,7 @@ func (p *Purgatory[K]) endKey(at watchers.Wait[K], o machine.Outcome, cause *err
 	defer p.walks(-1, at.Key)
 	var ops [32]*machine.Machine
 	n := len(ops)
-	for most := 2 * p.watchers.Waiting(at); n == len(ops) && e.n < most; { // others may keep arriving
+	for most := 2 * p.watchers.Waiting(at); n == len(ops) && (e.n < most || o == machine.Closed); { // others may keep arriving, until the purgatory closes
 		n = p.watchers.Claim(at, func(m *machine.Machine) bool { return p.claim(m, o, cause) }, ops[:])
 		p.entries.CancelAll(entriesOf(ops[:n]))
 		e.settle(ops[:n], cause)

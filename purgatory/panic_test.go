@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/delayedop/purgatory/internal/machine"
 	"github.com/delayedop/purgatory/operation"
 	"github.com/delayedop/purgatory/purgatory"
 )
@@ -62,6 +63,19 @@ func TestAPanicBeforeARefusalIsReported(t *testing.T) {
 	_, err := p.TryCompleteElseWatch(&op{try: func() bool { panic("of the test") }}, hour, "a")
 	require.ErrorIs(t, err, purgatory.ErrFull)
 	told.are(t, 1)
+}
+
+type exitingKey int
+
+func (exitingKey) String() string { runtime.Goexit(); return "" }
+
+// After a panic in the first try, the String of a key that is full calls runtime.Goexit: the operation was refused.
+func TestAGoexitInARefusalLeavesNothingHeld(t *testing.T) {
+	p := onManualClock[exitingKey](t, purgatory.WithMaxPendingPerKey(1), new(panics).option())
+	submit(t, p, &op{}, hour, 1)
+	o := &op{try: func() bool { panic("of the test") }}
+	inBackground(func() { _, _ = p.TryCompleteElseWatch(o, hour, 1) })()
+	assert.True(t, machine.Of(o).Ending(), "nobody holds it any more")
 }
 
 // are waits until n panics were reported.

@@ -162,6 +162,7 @@ func (r *registration[K]) watch(waits []watchers.Wait[K]) error {
 		m.SetStart(-1)               // for unwind: a key's String may call runtime.Goexit below
 		p.entries.Cancel(entryOf(m)) // if a worker of the timer has claimed it, that worker finds that m has ended
 		p.freePlace()
+		p.refuse(m) // likewise
 		if p.cfg.maxPendingPerKey > 0 && !p.Closed() {
 			return p.refusal(ErrFull, "%d operations wait for key %s", p.cfg.maxPendingPerKey, observe.Key(first.Key))
 		}

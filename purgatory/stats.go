@@ -28,11 +28,11 @@ type Stats struct {
 	Rejected                                    int64
 	RejectedClosed, RejectedFull, RejectedInput int64
 
-	Checks       int64 // calls of TryComplete by checks; those during a registration do not count
-	WastedChecks int64 // of Checks: TryComplete returned false
-	Signals      int64 // signals of a key
+	Checks       int64 // operations that checks have tried; the tries of a registration, and further ones in a row, do not count
+	WastedChecks int64 // of Checks: the operation did not end
+	Signals      int64 // signals of a key, the library's own too; one that comes before anybody has waited may not count
 	Purged       int64 // entries that purges have removed
-	Panics       int64 // panics in operations' methods and in other functions of the user's
+	Panics       int64 // panics in user code, but for loggers and panic handlers
 
 	Unchecked  int64 // have expired, and no check had come to them, nor was about to: perhaps a CheckAndComplete is missing
 	GaveUp     int64 // waits that their contexts have ended, and operations that a call of Cancel itself has ended with an error of package context

@@ -34,7 +34,7 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // is, a method of the purgatory ends op, or timeout has passed. It does not block.
 //
 // If err is nil, op was accepted and ends exactly once. completed reports whether this call has ended op; OnComplete
-// has then run on this goroutine, unless the stack is over 400 frames deep. Otherwise op was refused and has no
+// has then run on this goroutine, or where the stack is over 400 frames deep perhaps on a worker. Otherwise op was refused and has no
 // callback, but TryComplete may have run, and returned true. An operation is used once, also one that was refused.
 //
 // TryComplete runs before op is watched, and once more afterwards, for a change in between. A check that comes
@@ -144,7 +144,8 @@ func (p *Purgatory[K]) endNow(op operation.Operation, o machine.Outcome, cause *
 // trying is cancelled by that goroutine, unless the try returns true. It does not block.
 //
 // What is registered later waits: if requests for key have become pointless, change the state first, have conditions
-// return true in that state too, and then call CancelForKey.
+// return true in that state too, and then call CancelForKey. Beside a crowd that keeps registering for key, one that
+// waits for a position, and so stands behind them, may stay.
 func (p *Purgatory[K]) CancelForKey(key K, cause error) (cancelled int) {
 	at := watchers.Wait[K]{Key: key, Hash: maphash.Comparable(p.seed, key)}
 	if p.watchers.Waiting(at) == 0 {
@@ -172,7 +173,7 @@ func (p *Purgatory[K]) Extend(op operation.Operation, timeout time.Duration) boo
 // missing. The loop's body may call any method.
 func (p *Purgatory[K]) Keys() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for k := range p.watchers.Each(1) {
+		for k := range p.watchers.Each(0) {
 			if !yield(k.Key) {
 				return
 			}
@@ -192,8 +193,8 @@ func (p *Purgatory[K]) Timer() timer.Timer {
 	return p.cfg.timer
 }
 
-// Waited returns for how long op has waited, for a callback of op; 0 if it did not have to, or belongs to another
-// purgatory.
+// Waited returns for how long op has waited; 0 if it did not have to, or belongs to another purgatory. Call it in a
+// callback of op, or once op was accepted.
 func (p *Purgatory[K]) Waited(op operation.Operation) time.Duration {
 	if m := machine.Of(op); m.Owner() == p.id && m.Start() >= 0 {
 		return p.cfg.timer.Now() - m.Start()

@@ -34,11 +34,6 @@ func TestTwoFirstDeadlinesEveryInterleaving(t *testing.T) {
 				return nil
 			}
 		}
-		t.Cleanup(explore.Close)
-		r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
-		if r.Failure != nil {
-			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-		}
-		t.Logf("%d schedules", r.Schedules)
+		explore.Exploration{Setup: setup, Preemptions: 3}.Check(t)
 	}
 }

@@ -36,6 +36,8 @@ func NewManualTimer(opts ...Option) (*ManualTimer, error) {
 
 func (t *ManualTimer) need(int64) {}
 
+func (t *ManualTimer) end() {}
+
 func (t *ManualTimer) read() time.Duration { return time.Duration(t.now.Load()) }
 
 func (t *ManualTimer) advance(stop <-chan struct{}, d time.Duration) (ran bool) {

@@ -33,12 +33,7 @@ func TestARefusedEntryTakesNoPlaceEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 4}.Check(t)
 }
 
 // Of two that come to the last place of a timer one is refused, on whatever shards they are.
@@ -62,12 +57,7 @@ func TestTwoTakeTheLastPlaceEveryInterleaving(t *testing.T) {
 				return nil
 			}
 		}
-		t.Cleanup(explore.Close)
-		r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
-		if r.Failure != nil {
-			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-		}
-		t.Logf("%d schedules", r.Schedules)
+		explore.Exploration{Setup: setup, Preemptions: 4}.Check(t)
 	}
 }
 
@@ -104,12 +94,7 @@ func TestTwoCallAStandInEveryInterleaving(t *testing.T) {
 				return nil
 			}
 		}
-		t.Cleanup(explore.Close)
-		r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
-		if r.Failure != nil {
-			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-		}
-		t.Logf("%d schedules", r.Schedules)
+		explore.Exploration{Setup: setup, Preemptions: 2}.Check(t)
 	}
 }
 
@@ -143,11 +128,7 @@ func TestAnEntryOfTwoTimersTakesOnePlaceEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
+	r := explore.Exploration{Setup: setup, Preemptions: 3}.Check(t)
 	if refused == 0 {
 		t.Fatal("no timer has refused the entry")
 	}
@@ -173,10 +154,7 @@ func TestANewEntryThatTwoAddEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	if r := (explore.Exploration{Setup: setup, Preemptions: 3}).Explore(); r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
+	explore.Exploration{Setup: setup, Preemptions: 3}.Check(t)
 }
 
 // A stranger adds an idle entry while its own timer adds, extends and cancels it. It is in that one or in none, which
@@ -215,10 +193,5 @@ func TestAnIdleEntryAndAStrangerEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 3}.Check(t)
 }

@@ -53,11 +53,7 @@ func TestASharedTimerForgetsNobodyEveryInterleaving(t *testing.T) {
 				return nil
 			}
 		}
-		t.Cleanup(explore.Close)
-		r := explore.Exploration{Setup: setup, Preemptions: 1}.Explore()
-		if r.Failure != nil {
-			t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-		}
+		r := explore.Exploration{Setup: setup, Preemptions: 1}.Check(t)
 		t.Logf("%s: %d schedules", scenario, r.Schedules)
 	}
 }

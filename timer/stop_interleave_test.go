@@ -54,10 +54,5 @@ func TestADriverThatComesBesideStopEveryInterleaving(t *testing.T) {
 
 func exploreAll(t *testing.T, setup func(spawn func(string, func())) func() error) {
 	t.Helper()
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 4}.Check(t)
 }

@@ -50,6 +50,7 @@ type clock interface {
 	read() time.Duration // is called with a shard's lock held, too
 	need(at int64)       // 0: an entry is due; otherwise one is due then, before wake
 	advance(stop <-chan struct{}, d time.Duration) bool
+	end() // is called once, when the timer has been stopped
 }
 
 // AdvanceClock lets up to d of time pass, and reports whether an entry's tick has come, also that of an entry that was
@@ -137,10 +138,15 @@ func (t *store) Pending() (n int) {
 	return n
 }
 
-// Stop is [SystemTimer.Stop]. No entry stays: who adds one reads stopped with the lock of its shard held. If that is
-// false, the shard was made before Stop looks for it.
+// Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
+// [Task] and each [*Handle], but no operation of a purgatory. Tasks that workers have claimed still run; Stop does
+// not wait for them, and may be called from a task. Stopping again returns nothing.
 func (t *store) Stop() (unfired []any) {
-	t.stopped.Store(true)
+	// No entry stays: who adds one reads stopped with the lock of its shard held. If that is false, the shard was made
+	// before Stop looks for it.
+	if t.stopped.Swap(true) {
+		return nil
+	}
 	for s := range t.made {
 		s.mu.Lock()
 		for bucket, _, _ := s.mu.wheel.next(); bucket != nil; bucket, _, _ = s.mu.wheel.next() {
@@ -162,5 +168,6 @@ func (t *store) Stop() (unfired []any) {
 		}
 		t.release(s, never)
 	}
+	t.clock.end()
 	return unfired
 }

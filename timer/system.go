@@ -73,7 +73,7 @@ func (e *expiries) Queued() bool { return e.anyReady() || e.called.Load() }
 
 func (t *SystemTimer) read() time.Duration { return sched.Since(t.base) }
 
-// Start starts a goroutine that drives the timer until [SystemTimer.Stop]. Starting it again does nothing.
+// Start starts a goroutine that drives the timer until Stop. Starting it again does nothing.
 func (t *SystemTimer) Start() {
 	if !t.started.Swap(true) {
 		sched.Go(func() {
@@ -84,22 +84,14 @@ func (t *SystemTimer) Start() {
 	}
 }
 
-// Stop stops the timer for good, cancels all pending entries and returns what they stand for, in no order: each
-// [Task] and each [*Handle], but no operation of a purgatory. Tasks that workers have claimed still run; Stop does
-// not wait for them, and may be called from a task. Stopping again returns nothing.
-func (t *SystemTimer) Stop() (unfired []any) {
-	if t.stopped.Swap(true) {
-		return nil
-	}
-	unfired = t.store.Stop()
+func (t *SystemTimer) end() {
 	if t.counted.Swap(true) {
 		live.Add(-1)
 	}
 	close(t.ended)
-	return unfired
 }
 
-// Idle reports whether no task is running or due. After [SystemTimer.Stop], true means that no worker runs.
+// Idle reports whether no task is running or due. After Stop, true means that no worker runs.
 func (t *SystemTimer) Idle() bool {
 	return !(*expiries)(t).Queued() && t.pool.Running() == 0 // in this order: a worker that ends may start the next one
 }

@@ -46,12 +46,7 @@ func TestTokio6682EveryInterleaving(t *testing.T) {
 					return nil
 				}
 			}
-			t.Cleanup(explore.Close)
-			r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
-			if r.Failure != nil {
-				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-			}
-			t.Logf("%d schedules", r.Schedules)
+			explore.Exploration{Setup: setup, Preemptions: 3}.Check(t)
 		})
 	}
 }
@@ -79,12 +74,7 @@ func TestTheEarlierOfTwoAdditionsWinsEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 4}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 4}.Check(t)
 }
 
 // The runtime may keep a stand-in from running, as it has kept the driver: then the next
@@ -130,11 +120,7 @@ func TestAStandInThatDoesNotRunIsReplacedEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
+	r := explore.Exploration{Setup: setup, Preemptions: 2}.Check(t)
 	if replaced == 0 {
 		t.Fatalf("in none of %d schedules is a stand-in replaced", r.Schedules)
 	}

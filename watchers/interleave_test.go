@@ -14,12 +14,7 @@ import (
 // exploreAll runs a scenario under every schedule with a bounded number of preemptions.
 func exploreAll(t *testing.T, preemptions int, setup func(spawn func(string, func())) func() error) {
 	t.Helper()
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: preemptions}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: preemptions}.Check(t)
 }
 
 // A watch becomes stale while another goroutine takes the lock, or releases it, or purges. The windows are too short for a

@@ -13,8 +13,9 @@ type Found[K comparable] struct {
 	Machine *machine.Machine
 }
 
-// Each returns an iterator over the first so many operations of each key, in no order of the keys: with 1, over each key
-// once. It holds no lock while the loop's body runs.
+// Each returns an iterator over the first so many operations of each key, in no order of the keys: with 0, over each key
+// once, with no operation. It holds no lock while the loop's body runs, which
+// does not block, or asks for no operations: what ends meanwhile would stay in memory.
 func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 	return func(yield func(Found[K]) bool) {
 		var all []Found[K]
@@ -24,6 +25,9 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 			for _, l := range s.mu.keys.buckets {
 				for ; l != nil; l = l.chain {
 					f := Found[K]{Wait: Wait[K]{Key: l.key, Hash: l.hash}, Waiting: l.Len()}
+					if perKey == 0 {
+						all = append(all, f)
+					}
 					for w, n := l.First(), 0; w != nil && n < perKey; w = l.Next(w) {
 						if f.Machine = w.Machine; f.Machine != nil { // else it is a mark
 							all = append(all, f)
@@ -33,8 +37,7 @@ func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 				}
 			}
 			s.mu.Unlock()
-			for i, f := range all {
-				all[i].Machine = nil // the body may block: it must not keep what ends meanwhile
+			for _, f := range all {
 				if !yield(f) {
 					return
 				}

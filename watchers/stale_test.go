@@ -31,7 +31,7 @@ func TestAWatchThatIsStaleIsTakenOut(t *testing.T) {
 		"Waiting":       func(s *shard[int], key int, _ *Visit[int]) { s.all.Waiting(s.all.at(key, 0)) },
 		"LastExpiries":  func(s *shard[int], _ int, _ *Visit[int]) { s.all.LastExpiries() },
 		"Each": func(s *shard[int], _ int, _ *Visit[int]) {
-			for range s.all.Each(1) {
+			for range s.all.Each(0) {
 			}
 		},
 		"Enter": func(s *shard[int], key int, _ *Visit[int]) {

@@ -11,8 +11,10 @@ import (
 // Handler gets the recovered value of a panic and the stack on which the panic arose.
 type Handler func(recovered any, stack []byte)
 
-// Log is the default [Handler]. It logs the panic and its stack with [slog.Default].
+// Log is the default [Handler]. It logs the panic and its stack with [slog.Default]. If that panics, too, nobody is left to
+// be told.
 func Log(recovered any, stack []byte) {
+	defer func() { _ = recover() }()
 	slog.Error("purgatory: panic", "panic", Text(recovered), "stack", string(stack))
 }
 
@@ -43,11 +45,13 @@ func Recover(h Handler) {
 
 // Text formats a key or the value of a panic. Of one that refers to what another goroutine may be writing it
 // formats the type: to read a map meanwhile would end the process. Of a pointer it formats the address, too. fmt
-// recovers a panic of a String or Error method.
+// recovers a panic of a String or Error method, but not if that one's value panics, too.
 func Text(v any) (text string) {
 	switch v.(type) {
 	case fmt.Stringer, error:
-		return fmt.Sprint(v)
+		text = fmt.Sprintf("%T", v)
+		Call(func() { text = fmt.Sprint(v) }, func(any, []byte) {})
+		return text
 	}
 	switch value := reflect.ValueOf(v); {
 	case value.Kind() == reflect.Pointer:

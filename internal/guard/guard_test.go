@@ -89,6 +89,24 @@ func TestBrokenHandlerAndNoHandlerAreLogged(t *testing.T) {
 	assert.NotContains(t, log.String(), "in the panic handler", "no handler has panicked")
 }
 
+// worse is an error whose text panics with it, as fmt does then.
+type worse struct{}
+
+func (e worse) Error() string { panic(e) }
+
+// The default logger panics, too.
+func TestNobodyIsLeftToBeTold(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(writer(func() { panic("the disk is full") }), nil)))
+	assert.True(t, inGoroutine(func() { Call(func() { panic(worse{}) }, nil) }))
+	assert.Equal(t, "guard.worse", Text(worse{}))
+}
+
+type writer func()
+
+func (w writer) Write([]byte) (int, error) { w(); return 0, nil }
+
 func TestNoAllocationsWithoutAPanic(t *testing.T) {
 	n := 0
 	assert.Zero(t, testing.AllocsPerRun(100, func() { Call(func() { n++ }, Log) }))

@@ -108,7 +108,6 @@ func TestAnIdlePoolHasNoWorkAndNoWorkerEveryInterleaving(t *testing.T) {
 
 // Somebody queues work for a worker that has just found none, and asks then whether all is done.
 func TestWhoAsksForWorkFirstSeesTheLastWorkerEveryInterleaving(t *testing.T) {
-	t.Cleanup(explore.Close)
 	setup := func(spawn func(string, func())) func() error {
 		e := &ending{job: &counted{}}
 		e.p = newPool(1, e.job)
@@ -127,16 +126,11 @@ func TestWhoAsksForWorkFirstSeesTheLastWorkerEveryInterleaving(t *testing.T) {
 		})
 		return func() error { return found }
 	}
-	r := explore.Exploration{Setup: setup, Preemptions: 5}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 5}.Check(t)
 }
 
 // The time for which a worker may linger passes while another one comes to linger: that one does not stay either.
 func TestNobodyLingersForLongEveryInterleaving(t *testing.T) {
-	t.Cleanup(explore.Close)
 	setup := func(spawn func(string, func())) func() error {
 		e := &ending{job: &counted{}}
 		e.p = newPool(1, e.job)
@@ -164,9 +158,5 @@ func TestNobodyLingersForLongEveryInterleaving(t *testing.T) {
 		})
 		return func() error { return found }
 	}
-	r := explore.Exploration{Setup: setup, Preemptions: 1}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 1}.Check(t)
 }

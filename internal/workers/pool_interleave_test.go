@@ -59,12 +59,7 @@ func TestTwoKickAtTheLastPlaceEveryInterleaving(t *testing.T) {
 					return nil
 				}
 			}
-			t.Cleanup(explore.Close)
-			r := explore.Exploration{Setup: setup, Preemptions: c.preemptions}.Explore()
-			if r.Failure != nil {
-				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-			}
-			t.Logf("%d schedules", r.Schedules)
+			explore.Exploration{Setup: setup, Preemptions: c.preemptions}.Check(t)
 		})
 	}
 }
@@ -97,12 +92,7 @@ func TestTwoComeToLingerEveryInterleaving(t *testing.T) {
 			return nil
 		}
 	}
-	t.Cleanup(explore.Close)
-	r := explore.Exploration{Setup: setup, Preemptions: 3}.Explore()
-	if r.Failure != nil {
-		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-	}
-	t.Logf("%d schedules", r.Schedules)
+	explore.Exploration{Setup: setup, Preemptions: 3}.Check(t)
 }
 
 // A pool is dismissed while a worker comes to linger, or is woken: nobody lingers from then on, not even for the time for which one may.
@@ -133,12 +123,7 @@ func TestNobodyLingersInADismissedPoolEveryInterleaving(t *testing.T) {
 					return nil
 				}
 			}
-			t.Cleanup(explore.Close)
-			r := explore.Exploration{Setup: setup, Preemptions: 2}.Explore()
-			if r.Failure != nil {
-				t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
-			}
-			t.Logf("%d schedules", r.Schedules)
+			explore.Exploration{Setup: setup, Preemptions: 2}.Check(t)
 		})
 	}
 }

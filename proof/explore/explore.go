@@ -2,7 +2,10 @@
 
 package explore
 
-import "fmt"
+import (
+	"fmt"
+	"testing"
+)
 
 // Exploration is a scenario and the bounds within which to explore its schedules.
 type Exploration struct {
@@ -50,6 +53,18 @@ func (e Exploration) Explore() (r Result) {
 			return r
 		}
 	}
+}
+
+// Check is Explore for a test: it fails t at the first failure, and closes what was explored when t is over.
+func (e Exploration) Check(t testing.TB) Result {
+	t.Helper()
+	t.Cleanup(Close)
+	r := e.Explore()
+	if r.Failure != nil {
+		t.Fatalf("%v, after %d schedules; replay %s", r.Failure, r.Schedules, r.Schedule)
+	}
+	t.Logf("%d schedules", r.Schedules)
+	return r
 }
 
 // Replay runs one schedule and records its steps.
