@@ -43,7 +43,8 @@ func WithShards(n int) Option { return func(c *config) { c.shardCount = n } }
 func WithWorkers(n int) Option { return func(c *config) { c.workers = n } }
 
 // WithMaxPending limits the number of pending entries: beyond it, adding one fails with [ErrFull], but for the next
-// run of a periodic handle, and an operation whose first timeout is that of an Extend. It is a counter that every goroutine writes. Default 0: no limit.
+// run of a periodic handle, and for an operation whose first timeout is that of an Extend. It is a counter that every
+// goroutine writes. Default 0: no limit.
 func WithMaxPending(n int) Option { return func(c *config) { c.maxPending = int64(n) } }
 
 // WithStallGrace is for a program that was stopped for a while, and then finds heartbeats in its sockets beside

@@ -43,8 +43,9 @@ func taskEntry(e *entry.Entry) *TaskEntry { return (*TaskEntry)(unsafe.Pointer(e
 
 var _ [-unsafe.Offsetof(TaskEntry{}.entry)]struct{} // fails to compile unless entry is the first field
 
-// Bind sets the task that runs when e expires. Call it before other goroutines use e; and again, while none does, to add
-// e to another timer. It panics if e is scheduled.
+// Bind sets the task that runs when e expires. Call it before other goroutines use e; and again to add e to another
+// timer, while no goroutine uses e, and no worker is about to run its task, as where Cancel has returned false. It panics
+// if e is scheduled.
 func (e *TaskEntry) Bind(task Task) {
 	if e.entry.Linked() {
 		panic("timer: Bind of an entry that is scheduled")

@@ -14,8 +14,8 @@ type Found[K comparable] struct {
 }
 
 // Each returns an iterator over the first so many operations of each key, in no order of the keys: with 0, over each key
-// once, with no operation. It holds no lock while the loop's body runs, which
-// does not block, or asks for no operations: what ends meanwhile would stay in memory.
+// once, with no operation. It holds no lock while the loop's body runs. A body that may block asks for no operation: one
+// that ends meanwhile would stay in memory.
 func (w *Watchers[K]) Each(perKey int) iter.Seq[Found[K]] {
 	return func(yield func(Found[K]) bool) {
 		var all []Found[K]
