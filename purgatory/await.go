@@ -25,9 +25,9 @@ import (
 // If the first call of ready panics, so does Await. A panic in a later call goes to the panic handler and counts as
 // false. A runtime.Goexit on the goroutine of Await ends the wait as cancelled.
 //
-// Await allocates nothing of its own if ready returns true at first. A wait makes one allocation, one more where no earlier
-// wait has left it a channel, and one where no earlier operation has left its key a list; at most one more
-// for each key beyond the first (48 bytes), and one for more than four keys. It starts no goroutine and no timer of the
+// Await allocates nothing of its own if ready returns true at first. A wait makes one allocation; one more where no
+// earlier wait has left it a channel, and one where no earlier operation has left its key a list; at most one more for
+// each key beyond the first (48 bytes), and one for more than four keys. It starts no goroutine and no timer of the
 // runtime.
 //
 // Errors: [ErrExpired] after timeout; the cause of ctx, unchanged; the cause that was given to CancelForKey;

@@ -99,7 +99,8 @@ func (p *Purgatory[K]) stop() {
 // If ctx ends before that, Shutdown ends the operations that still wait, as closed, has workers run their callbacks,
 // and returns ctx's cause when these have run: everybody has an answer then. Callbacks and tries that block hold it up
 // for a second after ctx's end; then the error, which wraps ctx's cause, says how many operations are unanswered and
-// names one, with its key: a String of the key that blocks holds Shutdown up, too. Where callbacks block all workers, more run than [WithWorkers] allows, up to 1,024, unless it allows one.
+// names one, with its key: a String of the key that blocks holds Shutdown up, too. Where callbacks block all workers,
+// more run than [WithWorkers] allows, up to 1,024, unless it allows one.
 //
 // Call Shutdown again to wait for what is unanswered. In a callback it waits for that callback as long as it may.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {

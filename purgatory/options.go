@@ -106,8 +106,9 @@ func WithMaxPendingPerKey(n int) Option {
 func WithPlaceKept() Option { return func(c *config) { c.placeKept = true } }
 
 // WithPanicHandler sets a function that gets the value and the stack of each panic of user code, one after the other
-// on a goroutine of its own; it may block, and while 256 wait for it, further ones are only counted. Without it, slog's default logger logs panics, unless that of [WithLogger]
-// does: see [EventPanic]. It also logs panics of the latter, and of h.
+// on a goroutine of its own; it may block, and while 256 wait for it, further ones are only counted. Without it, slog's
+// default logger logs panics, unless that of [WithLogger] does: see [EventPanic]. It also logs panics of the latter, and
+// of h.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	return func(c *config) {
 		rule(c, h != nil, "panic handler", "nil", "a function")

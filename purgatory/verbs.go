@@ -34,8 +34,9 @@ const NoTimeout = time.Duration(1<<63 - 1)
 // is, a method of the purgatory ends op, or timeout has passed. It does not block.
 //
 // If err is nil, op was accepted and ends exactly once. completed reports whether this call has ended op; OnComplete
-// has then run on this goroutine, or where the stack is over 400 frames deep perhaps on a worker. Otherwise op was refused and has no
-// callback, but TryComplete may have run, and returned true. An operation is used once, also one that was refused.
+// has then run on this goroutine, or, where the stack is over 400 frames deep, perhaps on a worker. Otherwise op was
+// refused and has no callback, but TryComplete may have run, and returned true. An operation is used once, also one that
+// was refused.
 //
 // TryComplete runs before op is watched, and once more afterwards, for a change in between. A check that comes
 // meanwhile causes another try, up to eight in a row; then a worker makes the next one. keys are copied before
